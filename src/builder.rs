@@ -1,0 +1,217 @@
+//! The settings of a pool, validated when it is built.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::admission::ledger::MAX_CAPACITY;
+use crate::contain::Contained;
+use crate::error::{BuildError, Panic};
+use crate::pool::Pool;
+use crate::schedule::{Core, Hooks, Settings, worker};
+use crate::sense::clock::{Clock, Timeline};
+use crate::sense::fork;
+
+/// More threads than this are a mistake in any setting of a CPU pool.
+pub(crate) const MAX_WORKERS: usize = 4096;
+
+/// Slots per worker if the capacity isn't set.
+const DEFAULT_SLOTS_PER_WORKER: usize = 64;
+/// What the standard library gives its threads.
+const DEFAULT_STACK_SIZE: usize = 2 << 20;
+/// Less than this can't hold the pool's own frames and one body of any use.
+const MIN_STACK_SIZE: usize = 16 << 10;
+/// Far above any stack of use, far below what would overflow the arithmetic of others.
+const MAX_STACK_SIZE: usize = isize::MAX as usize / 2;
+const DEFAULT_AGEING_BOUND: Duration = Duration::from_secs(1);
+
+/// Builds a [`Pool`], from [`Pool::builder`].
+///
+/// Nothing is checked before [`build`](Self::build), which names the setting and the value that
+/// can't be used.
+///
+/// ```
+/// use weirpool::Pool;
+///
+/// let pool = Pool::builder().name("images").workers(2).capacity(100).critical_reserve(4).build()?;
+/// assert_eq!((pool.workers(), pool.capacity()), (2, 100));
+///
+/// let error = Pool::builder().workers(2).capacity(0).build().unwrap_err();
+/// assert!(error.to_string().starts_with("capacity = 0"));
+/// # Ok::<(), weirpool::BuildError>(())
+/// ```
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    name: String,
+    workers: Option<usize>,
+    capacity: Option<usize>,
+    critical_reserve: usize,
+    stack_size: usize,
+    ageing_bound: Duration,
+    clock: Option<Box<dyn Clock>>,
+    seed: Option<u64>,
+    hooks: Hooks,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            name: "weirpool".to_owned(),
+            workers: None,
+            capacity: None,
+            critical_reserve: 0,
+            stack_size: DEFAULT_STACK_SIZE,
+            ageing_bound: DEFAULT_AGEING_BOUND,
+            clock: None,
+            seed: None,
+            hooks: Hooks::default(),
+        }
+    }
+
+    /// The pool's name; its threads are called `name-0`, `name-1` and so on. Default "weirpool".
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Worker threads, from 1 to 4096. Default: the cores this process may use, by its affinity
+    /// and its cgroup's quota.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Slots: how many jobs may be queued plus running, from 1 to 1 048 575. Default: 64 for each
+    /// worker. Takes about 130 bytes of address space per slot for the queues.
+    pub fn capacity(mut self, slots: usize) -> Self {
+        self.capacity = Some(slots);
+        self
+    }
+
+    /// Slots that only [`Priority::Critical`](crate::Priority::Critical) work may fill; less than
+    /// the capacity. Default 0.
+    pub fn critical_reserve(mut self, slots: usize) -> Self {
+        self.critical_reserve = slots;
+        self
+    }
+
+    /// The batch profile: nothing is refused or shed because of time or CPU, only because of the
+    /// bounds and of deadlines the caller has set.
+    pub fn batch(self) -> Self {
+        self
+    }
+
+    /// The stack of each worker in bytes, at least 16 384. Default 2 MiB.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// After how long a waiting lower lane is served although higher ones have work, at most once
+    /// in eight picks of a worker. Default 1 s.
+    pub fn ageing_bound(mut self, bound: Duration) -> Self {
+        self.ageing_bound = bound;
+        self
+    }
+
+    /// Called on each worker thread before its first job. A panic in it is contained and counted.
+    pub fn on_thread_start(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.on_thread_start = Some(Contained::new(Box::new(hook)));
+        self
+    }
+
+    /// Called on each worker thread after its last job. A panic in it is contained and counted.
+    pub fn on_thread_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.on_thread_stop = Some(Contained::new(Box::new(hook)));
+        self
+    }
+
+    /// Called, on the worker, with the panic of a job whose handle was gone when it ended, after
+    /// its slot has returned. Without one, one line per second goes to stderr.
+    pub fn panic_handler(mut self, handler: impl Fn(Panic) + Send + Sync + 'static) -> Self {
+        self.hooks.panic_handler = Some(Contained::new(Box::new(handler)));
+        self
+    }
+
+    /// The clock by which deadlines, ageing and service times are judged. Default: the system's
+    /// monotonic one.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// Seeds the pool's random choices. Default: random.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the pool.
+    ///
+    /// # Errors
+    /// [`BuildError::Invalid`] for the first setting that can't be used, before any thread is
+    /// started; [`BuildError::Spawn`] if a thread can't be created, after those already started
+    /// have exited.
+    pub fn build(self) -> Result<Pool, BuildError> {
+        let workers = self.workers.unwrap_or_else(default_workers);
+        in_range("workers", workers, 1..=MAX_WORKERS)?;
+        let capacity = self.capacity.unwrap_or(workers * DEFAULT_SLOTS_PER_WORKER);
+        in_range("capacity", capacity, 1..=MAX_CAPACITY)?;
+        in_range("critical_reserve", self.critical_reserve, 0..=capacity - 1)?;
+        in_range("stack_size", self.stack_size, MIN_STACK_SIZE..=MAX_STACK_SIZE)?;
+        let ageing_bound_ns = u64::try_from(self.ageing_bound.as_nanos()).unwrap_or(u64::MAX);
+        if ageing_bound_ns == 0 {
+            return Err(invalid("ageing_bound", self.ageing_bound, "above zero"));
+        }
+        if self.name.contains('\0') {
+            return Err(invalid("name", &self.name, "free of NUL bytes"));
+        }
+        fork::watch();
+        let settings = Settings {
+            name: self.name,
+            workers,
+            capacity,
+            critical_reserve: self.critical_reserve,
+            stack_size: self.stack_size,
+            ageing_bound_ns,
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
+        };
+        let (core, nests) = Core::new(settings, self.hooks, Timeline::new(self.clock));
+        worker::start(&core, nests)?;
+        Ok(Pool::from_core(core))
+    }
+}
+
+fn default_workers() -> usize {
+    num_cpus::get().clamp(1, MAX_WORKERS)
+}
+
+fn in_range(
+    setting: &'static str,
+    value: usize,
+    range: RangeInclusive<usize>,
+) -> Result<(), BuildError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let expected = format!("from {} to {}", range.start(), range.end());
+    Err(BuildError::Invalid { setting, value: value.to_string(), expected })
+}
+
+fn invalid(setting: &'static str, value: impl fmt::Debug, expected: &str) -> BuildError {
+    BuildError::Invalid { setting, value: format!("{value:?}"), expected: expected.to_owned() }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("workers", &self.workers)
+            .field("capacity", &self.capacity)
+            .field("critical_reserve", &self.critical_reserve)
+            .field("stack_size", &self.stack_size)
+            .field("ageing_bound", &self.ageing_bound)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,216 @@
+//! The pool's handle.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use crate::builder::Builder;
+use crate::error::{BuildError, Refusal, Rejected};
+use crate::handle::JobHandle;
+use crate::observe::load::Load;
+use crate::observe::snapshot::Snapshot;
+use crate::schedule::{Core, Shutdown, ShutdownReport, Worker};
+use crate::submit::{JobSpec, Permit};
+use crate::sync::Arc;
+
+/// A thread pool that knows its limit and says no early.
+///
+/// A handle on shared state: clone it freely. When the last `Pool` (and [`Permit`]) is gone the
+/// pool closes, finishes what it accepted, and its threads exit; that never blocks.
+///
+/// ```
+/// use weirpool::{Pool, Reason};
+///
+/// let pool = Pool::builder().name("thumbs").workers(2).capacity(3).build()?;
+/// match pool.try_submit(|| "expensive") {
+///     Ok(handle) => assert_eq!(handle.join().unwrap(), "expensive"),
+///     // Overload: answer 503 at once. The closure is back in `rejected`.
+///     Err(rejected) => assert_eq!(rejected.reason(), Reason::Full),
+/// }
+/// # Ok::<(), weirpool::BuildError>(())
+/// ```
+pub struct Pool {
+    pub(crate) core: Arc<Core>,
+}
+
+// The pool's state is only reached through atomics and short locks that no user code runs under,
+// so a panic elsewhere can't leave it half-changed.
+impl UnwindSafe for Pool {}
+impl RefUnwindSafe for Pool {}
+
+impl Pool {
+    /// All settings, with the defaults of a service.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A pool with nothing but its bounds: `workers` threads and at most `capacity` jobs queued
+    /// plus running. Short for `Pool::builder().workers(workers).capacity(capacity).batch().build()`.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a number is out of range or a thread can't be created.
+    pub fn new(workers: usize, capacity: usize) -> Result<Self, BuildError> {
+        Self::builder().workers(workers).capacity(capacity).batch().build()
+    }
+
+    /// Takes the handle that came with the shared state.
+    pub(crate) fn from_core(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// One more handle.
+    pub(crate) fn of(core: &Arc<Core>) -> Self {
+        core.keep_open();
+        Self { core: Arc::clone(core) }
+    }
+
+    /// Submits a job, or gives it back at once: never blocks, and allocates nothing unless the
+    /// job is accepted.
+    ///
+    /// The job holds one slot from now until it has ended: completed, panicked, cancelled, shed or
+    /// discarded. From inside a body of this pool it inherits the running job's priority and
+    /// deadline; [`job`](Self::job) sets them.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job and the reason.
+    #[inline]
+    pub fn try_submit<F, T>(&self, f: F) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.job().try_submit(f)
+    }
+
+    /// As [`try_submit`](Self::try_submit), for a job whose result nobody asks for: detached from
+    /// birth, which is cheaper.
+    ///
+    /// If it panics, the builder's [`panic_handler`](Builder::panic_handler) is called.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job and the reason.
+    #[inline]
+    pub fn try_spawn<F>(&self, f: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.job().try_spawn(f)
+    }
+
+    /// A job with its own priority, deadline and so on.
+    #[inline]
+    pub fn job(&self) -> JobSpec<'_> {
+        JobSpec::new(self)
+    }
+
+    /// Takes a slot now for a job that comes later.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there is no slot.
+    pub fn try_reserve(&self) -> Result<Permit, Refusal> {
+        self.job().try_reserve()
+    }
+
+    /// Refuses new work from now on; what was accepted still runs. Permits not yet used are void.
+    pub fn close(&self) {
+        if !self.core.is_forked() {
+            self.core.close();
+        }
+    }
+
+    /// Whether the pool refuses new work for good.
+    pub fn is_closed(&self) -> bool {
+        self.core.ledger.word().is_closed()
+    }
+
+    /// Closes the pool, then waits until every accepted job has ended and the threads have left,
+    /// but no longer than `limit` of real time in all.
+    ///
+    /// May be called again, and from several threads: each returns what has become of the jobs
+    /// that were in flight when the pool was closed. A later [`Shutdown::Discard`] takes the
+    /// queued jobs from a [`Shutdown::Drain`] that still waits.
+    ///
+    /// On a worker of this pool it never waits: it closes, discards if asked, and returns with the
+    /// rest as `still_running`, the calling job included.
+    ///
+    /// ```
+    /// use weirpool::Shutdown;
+    ///
+    /// let pool = weirpool::Pool::new(1, 8)?;
+    /// for _ in 0..5 {
+    ///     pool.try_spawn(|| ()).unwrap();
+    /// }
+    /// let report = pool.shutdown(Shutdown::Drain, None);
+    /// assert_eq!((report.discarded, report.still_running), (0, 0));
+    /// assert_eq!(pool.snapshot().completed, 5);
+    /// # Ok::<(), weirpool::BuildError>(())
+    /// ```
+    pub fn shutdown(&self, how: Shutdown, limit: Option<Duration>) -> ShutdownReport {
+        self.core.shutdown(how, limit)
+    }
+
+    /// Waits until nothing is queued or running. Does not close the pool, so that new work may
+    /// come in by the time it returns. On a worker of this pool it returns at once.
+    pub fn wait_idle(&self) {
+        if !self.core.is_forked() && !Worker::is_current_of(&self.core) {
+            self.core.wait_idle_until(None);
+        }
+    }
+
+    /// How many jobs may be queued plus running.
+    pub fn capacity(&self) -> usize {
+        self.core.ledger.capacity()
+    }
+
+    /// Slots in use: permits, queued and running jobs. Never above [`capacity`](Self::capacity).
+    pub fn in_flight(&self) -> usize {
+        self.core.ledger.word().in_flight()
+    }
+
+    /// Jobs waiting to start. Exact at rest.
+    pub fn queued(&self) -> usize {
+        self.core.queued_and_running().0
+    }
+
+    /// Jobs started and not ended. Exact at rest.
+    pub fn running(&self) -> usize {
+        self.core.queued_and_running().1
+    }
+
+    /// Worker threads.
+    pub fn workers(&self) -> usize {
+        self.core.settings.workers
+    }
+
+    /// All figures at this moment.
+    pub fn snapshot(&self) -> Snapshot {
+        self.core.snapshot()
+    }
+
+    /// How loaded the pool is.
+    pub fn load(&self) -> Load {
+        self.core.load()
+    }
+}
+
+impl Clone for Pool {
+    fn clone(&self) -> Self {
+        Self::of(&self.core)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.core.let_go();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.core.settings.name)
+            .field("workers", &self.workers())
+            .field("slots", &self.core.ledger.word())
+            .finish_non_exhaustive()
+    }
+}

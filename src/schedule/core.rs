@@ -1,0 +1,361 @@
+//! What a pool's handles and its workers share, and the way of a job through it:
+//! [`admit`](Core::admit) → [`push`](Core::push) → … → [`end`](Core::end).
+
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use super::lanes::Lanes;
+use super::nested::{self, Nest, Shelf};
+use super::sleep::Sleep;
+use super::stop::Stop;
+use super::worker::Worker;
+use crate::admission::ledger::{Ledger, Slot};
+use crate::admission::{self, Ask};
+use crate::contain::{Contained, contain, drop_payload};
+use crate::error::{Backlog, Panic, Reason, Refusal};
+use crate::job::{Ended, JobRef, Origin, Outcome, Reservation};
+use crate::observe::counters::{Counted, Counters};
+use crate::observe::load::Load;
+use crate::observe::snapshot::{RejectedCounts, ShedCounts, Snapshot};
+use crate::policy::service::MeanServiceTime;
+use crate::priority::Priority;
+use crate::sense::clock::Timeline;
+use crate::sense::fork::Generation;
+use crate::sync::stat::{AtomicU64, Relaxed};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+
+/// What the builder has validated.
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) workers: usize,
+    pub(crate) capacity: usize,
+    pub(crate) critical_reserve: usize,
+    pub(crate) stack_size: usize,
+    pub(crate) ageing_bound_ns: u64,
+    pub(crate) seed: u64,
+}
+
+type Hook = Contained<Box<dyn Fn() + Send + Sync>>;
+type PanicHandler = Contained<Box<dyn Fn(Panic) + Send + Sync>>;
+
+/// User code that the pool calls.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_thread_start: Option<Hook>,
+    pub(crate) on_thread_stop: Option<Hook>,
+    pub(crate) panic_handler: Option<PanicHandler>,
+}
+
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) hooks: Hooks,
+    pub(crate) ledger: Ledger,
+    pub(crate) lanes: Lanes,
+    pub(crate) shelves: Box<[Shelf]>,
+    pub(crate) sleep: Sleep,
+    pub(crate) stop: Stop,
+    pub(crate) counters: Counters,
+    pub(crate) time: Timeline,
+    born: Generation,
+    service: Service,
+    /// What keeps the pool open: `Pool`s and `Permit`s. At zero it closes.
+    keepers: AtomicUsize,
+    /// When a line about a detached panic was last written, and how many were not since.
+    complaints: Mutex<Complaints>,
+    _blocks: Reservation,
+}
+
+/// The mean service time, fed by workers in batches.
+#[derive(Default)]
+struct Service {
+    mean: Mutex<MeanServiceTime>,
+    /// Zero before the first job.
+    published_ns: AtomicU64,
+}
+
+#[derive(Default)]
+struct Complaints {
+    next_ns: u64,
+    untold: u64,
+}
+
+/// At most one line about detached panics in this time.
+const COMPLAIN_EVERY_NS: u64 = 1_000_000_000;
+
+impl Core {
+    /// The shared state, and a nest for each worker to be.
+    pub(crate) fn new(settings: Settings, hooks: Hooks, time: Timeline) -> (Arc<Self>, Vec<Nest>) {
+        let (nests, shelves): (Vec<_>, Vec<_>) = (0..settings.workers).map(nested::nest).unzip();
+        let core = Self {
+            hooks,
+            ledger: Ledger::new(settings.capacity, settings.critical_reserve),
+            lanes: Lanes::new(settings.capacity, settings.ageing_bound_ns),
+            shelves: shelves.into(),
+            sleep: Sleep::new(settings.workers),
+            stop: Stop::new(),
+            counters: Counters::new(settings.workers),
+            time,
+            born: Generation::current(),
+            service: Service {
+                mean: Mutex::new(MeanServiceTime::default()),
+                published_ns: AtomicU64::new(0),
+            },
+            keepers: AtomicUsize::new(1),
+            complaints: Mutex::new(Complaints::default()),
+            _blocks: Reservation::new(settings.capacity),
+            settings,
+        };
+        (Arc::new(core), nests)
+    }
+
+    /// One more `Pool` or `Permit`.
+    pub(crate) fn keep_open(&self) {
+        // Relaxed: as in `Arc`, it is made from one that exists, or from inside a body.
+        self.keepers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less; the last one closes the pool, which lets accepted work finish.
+    pub(crate) fn let_go(&self) {
+        // AcqRel: what the other keepers submitted comes before the closing.
+        if self.keepers.fetch_sub(1, Ordering::AcqRel) == 1 && !self.is_forked() {
+            self.close();
+        }
+    }
+
+    /// Whether this process was forked off since, and has none of the workers.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.born.is_past()
+    }
+
+    pub(crate) fn born(&self) -> Generation {
+        self.born
+    }
+
+    // ── The door ────────────────────────────────────────────────────────────────────────────
+
+    /// Takes a slot, or says why not.
+    #[inline]
+    pub(crate) fn admit(&self, ask: Ask) -> Result<Slot<'_>, Refusal> {
+        admission::admit(&self.ledger, &self.time, self.born, ask)
+            .map_err(|reason| self.refuse(reason))
+    }
+
+    /// Takes a slot for a permit, or says why not.
+    pub(crate) fn reserve(&self, ask: Ask) -> Result<(), Refusal> {
+        admission::reserve(&self.ledger, &self.time, self.born, ask)
+            .map_err(|reason| self.refuse(reason))
+    }
+
+    /// Turns a permit's slot into a job's, or says why not.
+    pub(crate) fn redeem(&self) -> Result<Slot<'_>, Refusal> {
+        if self.is_forked() {
+            return Err(self.refuse(Reason::Forked));
+        }
+        self.ledger.redeem().map_err(|_| self.refuse(Reason::Closed))
+    }
+
+    fn refuse(&self, reason: Reason) -> Refusal {
+        self.counters.refused(reason);
+        Refusal::new(reason, self.backlog())
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog {
+            jobs: self.ledger.word().in_flight() as u32,
+            workers: self.settings.workers as u32,
+            mean_service_ns: self.service.published_ns.load(Relaxed),
+        }
+    }
+
+    // ── In ──────────────────────────────────────────────────────────────────────────────────
+
+    /// What a job admitted now is born with.
+    #[inline]
+    pub(crate) fn origin(&self, ask: Ask) -> Origin {
+        Origin {
+            priority: ask.priority,
+            enqueued_ns: self.time.now_ns(),
+            deadline_ns: ask.deadline_ns,
+            owner: NonNull::from(self).cast(),
+        }
+    }
+
+    /// Queues a job and wakes a worker for it if need be. The slot goes with the job.
+    ///
+    /// Normal jobs submitted from inside a body go to the worker's own deque, all others to the
+    /// lanes: a lane is seen by everybody at once, so no urgent job hides behind another.
+    #[inline]
+    pub(crate) fn push(&self, slot: Slot<'_>, job: JobRef) {
+        slot.leave_with_job();
+        let now_ns = job.enqueued_ns();
+        let outside = Worker::with_current(|worker| match worker {
+            Some(worker) if worker.is_of(self) && job.priority() == Priority::Normal => {
+                worker.push_nested(job, now_ns);
+                None
+            }
+            _ => Some(job),
+        });
+        if let Some(job) = outside {
+            self.lanes.push(job, now_ns);
+        }
+        self.sleep.notify(|| self.lanes.queued());
+        // After the fence in `notify`, which pairs with the one in `discard`: either it finds the
+        // job, or this thread sees that it must discard the job itself.
+        if self.stop.is_discarding() {
+            self.discard_queued();
+        }
+    }
+
+    /// Whether a worker would find something. A hint, but for the fences of the sleep protocol.
+    pub(crate) fn has_work(&self) -> bool {
+        self.lanes.occupied().any() || self.shelves.iter().any(|shelf| !shelf.is_empty())
+    }
+
+    // ── Out ─────────────────────────────────────────────────────────────────────────────────
+
+    /// The one way in which a job ends: its body is gone; now its slot returns, and then its
+    /// handle resolves. Nothing of the job is touched afterwards.
+    #[inline]
+    pub(crate) fn end(&self, mut ended: Ended, counted: Counted) {
+        let contained = ended.drop_unwanted();
+        self.counters.ended(counted, ended.outcome());
+        self.counters.contained(counted, contained);
+        if let (Counted::ByWorker(worker), Outcome::Completed | Outcome::Panicked) =
+            (counted, ended.outcome())
+        {
+            self.counters.stopped(worker);
+        }
+        Slot::of_ended_job(&self.ledger).give_back();
+        let aftermath = ended.publish();
+        self.counters.contained(counted, aftermath.contained);
+        if let Some(payload) = aftermath.unclaimed {
+            self.report_panic(Panic::new(payload));
+        }
+    }
+
+    /// Cancels a job, or asks it to stop; true if this call ended it.
+    pub(crate) fn cancel(job: &JobRef) -> bool {
+        let Some(seized) = job.cancel() else { return false };
+        // SAFETY: this thread has just seized the job, so the job's slot is out and this thread's
+        // to return, and the workers keep the shared state until all are back.
+        let core = unsafe { Self::of_unended(job) };
+        core.retract(job);
+        core.end(seized.drop_body(Outcome::Cancelled), Counted::Outside);
+        true
+    }
+
+    /// A share of the shared state, for the time beyond the return of the job's slot.
+    ///
+    /// # Safety
+    /// The job was made by [`Core::origin`], and the caller owes the return of its slot.
+    unsafe fn of_unended(job: &JobRef) -> Arc<Self> {
+        let core = job.owner().cast::<Self>().as_ptr().cast_const();
+        // SAFETY: the pointer is that of an `Arc`'s value: a `Core` is never anywhere else. It is
+        // alive, since each worker holds a share until the pool is over, and it isn't over while
+        // a slot is out.
+        unsafe {
+            Arc::increment_strong_count(core);
+            Arc::from_raw(core)
+        }
+    }
+
+    /// Takes the queue entry of a started or seized job out, as far as that is possible.
+    pub(crate) fn retract(&self, job: &JobRef) {
+        match nested::home_of(job) {
+            Some(worker) => self.shelves[worker].note_tombstone(),
+            // Outside the lock: the entry's reference may be the last.
+            None => drop(self.lanes.remove(job)),
+        }
+    }
+
+    /// A tombstone was taken out of a queue.
+    pub(crate) fn bury(&self, job: JobRef) {
+        if let Some(worker) = nested::home_of(&job) {
+            self.shelves[worker].note_burial();
+        }
+    }
+
+    fn report_panic(&self, panic: Panic) {
+        let Some(handler) = &self.hooks.panic_handler else {
+            return self.complain(&panic);
+        };
+        if let Err(payload) = contain(|| handler(panic)) {
+            drop_payload(payload);
+            self.counters.contained(Counted::Outside, 1);
+        }
+    }
+
+    /// One line to stderr, at most one per second: a flood of panics must not become a flood of
+    /// output.
+    #[cold]
+    fn complain(&self, panic: &Panic) {
+        let now_ns = self.time.now_ns();
+        let untold = {
+            let mut complaints = self.complaints.lock();
+            if now_ns < complaints.next_ns {
+                complaints.untold += 1;
+                return;
+            }
+            complaints.next_ns = now_ns.saturating_add(COMPLAIN_EVERY_NS);
+            std::mem::take(&mut complaints.untold)
+        };
+        let name = &self.settings.name;
+        let others = if untold == 0 { String::new() } else { format!(" (and {untold} others)") };
+        // Not `eprintln!`, which panics if stderr is closed.
+        let line = format!("weirpool: a detached job of pool \"{name}\": {panic}{others}\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    }
+
+    // ── Looking ─────────────────────────────────────────────────────────────────────────────
+
+    /// Adds to the mean service time what a worker has gathered; false if another was at it.
+    pub(crate) fn add_service(&self, jobs: u64, total_ns: u64) -> bool {
+        let Some(mut mean) = self.service.mean.try_lock() else { return false };
+        mean.add(jobs, total_ns);
+        self.service.published_ns.store(mean.mean_ns().unwrap_or(0).max(1), Relaxed);
+        true
+    }
+
+    pub(crate) fn knows_service_time(&self) -> bool {
+        self.service.published_ns.load(Relaxed) != 0
+    }
+
+    /// Queued and running, from one load of the ledger's word, so that they add up.
+    pub(crate) fn queued_and_running(&self) -> (usize, usize) {
+        let running = self.counters.running();
+        let jobs = self.ledger.word().jobs();
+        let running = running.min(jobs);
+        (jobs - running, running)
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        Load::new(self.ledger.word().in_flight(), self.settings.capacity, self.backlog())
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let totals = self.counters.totals();
+        let word = self.ledger.word();
+        let running = totals.running.min(word.jobs());
+        let nested: u64 = self.shelves.iter().map(Shelf::pushed).sum();
+        let mean_ns = self.service.published_ns.load(Relaxed);
+        Snapshot {
+            accepted: self.lanes.pushed() + nested,
+            completed: totals.completed,
+            panicked: totals.panicked,
+            cancelled: totals.cancelled,
+            discarded: totals.discarded,
+            shed: ShedCounts::new(totals.shed),
+            rejected: RejectedCounts::new(totals.refused),
+            contained_panics: totals.contained,
+            reserved: word.reserved(),
+            queued: word.jobs() - running,
+            running,
+            in_flight: word.in_flight(),
+            capacity: self.settings.capacity,
+            workers: self.settings.workers,
+            mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
+            uptime: Duration::from_nanos(self.time.now_ns()),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The four lanes in which jobs from outside wait, one ring per priority, under one lock.
+//!
+//! A lock, and not a lock-free queue, because it costs the same on a few cores and gives what a
+//! lock-free queue can't: an exact order, removal from the middle (a cancelled job's entry is gone
+//! at once, with its block), and exact lengths and ages. Nothing is allocated under the lock and no
+//! user code runs under it.
+//!
+//! A ring holds `(sequence number, job)` in the order of the numbers, so an entry is found by
+//! binary search. A removed entry leaves a hole; holes are squeezed out when they outnumber the
+//! live entries by [`SPARE_HOLES`], so the rings are bounded by the capacity: a million jobs
+//! submitted and cancelled behind busy workers take no memory.
+
+use std::collections::VecDeque;
+
+use crossbeam_utils::CachePadded;
+
+use crate::job::JobRef;
+use crate::policy::ageing::{NEVER, due_at};
+use crate::priority::Priority;
+use crate::sync::stat::{AtomicU64, AtomicUsize as StatUsize, Relaxed};
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+/// Holes a ring may have beyond its live entries before it is squeezed.
+const SPARE_HOLES: usize = 64;
+
+/// The lanes that have something, as bits: a worker's first look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occupied(usize);
+
+impl Occupied {
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether a lane of this priority or above has something.
+    pub(crate) fn at_least(self, floor: Priority) -> bool {
+        self.0 >> floor.lane() != 0
+    }
+}
+
+pub(crate) struct Lanes {
+    rings: CachePadded<Mutex<Rings>>,
+    published: CachePadded<Published>,
+    ageing_bound_ns: u64,
+}
+
+/// What can be known without the lock. Written under it, by plain stores.
+struct Published {
+    /// Bits of [`Occupied`]; part of the sleep protocol, see [`super::sleep`].
+    occupied: AtomicUsize,
+    queued: StatUsize,
+    pushed: AtomicU64,
+    /// When the first waiting lane becomes due.
+    due_ns: AtomicU64,
+}
+
+struct Rings {
+    lanes: [Ring; 4],
+    pushed: u64,
+}
+
+struct Ring {
+    entries: VecDeque<Entry>,
+    live: usize,
+    /// When the lane became non-empty or was last served, [`NEVER`] while it is empty.
+    waiting_since_ns: u64,
+}
+
+struct Entry {
+    seq: u64,
+    job: Option<JobRef>,
+}
+
+impl Lanes {
+    /// Lanes for at most `capacity` live jobs, all memory taken now.
+    pub(crate) fn new(capacity: usize, ageing_bound_ns: u64) -> Self {
+        let ring = || Ring {
+            entries: VecDeque::with_capacity(2 * capacity + SPARE_HOLES + 1),
+            live: 0,
+            waiting_since_ns: NEVER,
+        };
+        Self {
+            rings: CachePadded::new(Mutex::new(Rings {
+                lanes: [ring(), ring(), ring(), ring()],
+                pushed: 0,
+            })),
+            published: CachePadded::new(Published {
+                occupied: AtomicUsize::new(0),
+                queued: StatUsize::new(0),
+                pushed: AtomicU64::new(0),
+                due_ns: AtomicU64::new(NEVER),
+            }),
+            ageing_bound_ns,
+        }
+    }
+
+    /// Which lanes have something. Relaxed: as a hint it needs no order, and in the sleep protocol
+    /// the fences around it give the order.
+    #[inline]
+    pub(crate) fn occupied(&self) -> Occupied {
+        Occupied(self.published.occupied.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.published.queued.load(Relaxed)
+    }
+
+    /// How many jobs were ever pushed.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.published.pushed.load(Relaxed)
+    }
+
+    /// Whether some lane has waited for an ageing bound.
+    #[inline]
+    pub(crate) fn has_due(&self, now_ns: u64) -> bool {
+        self.published.due_ns.load(Relaxed) <= now_ns
+    }
+
+    /// Queues a job in the lane of its priority.
+    pub(crate) fn push(&self, job: JobRef, now_ns: u64) {
+        let lane = job.priority().lane();
+        let mut rings = self.rings.lock();
+        let seq = rings.pushed;
+        rings.pushed += 1;
+        job.set_place(seq);
+        rings.lanes[lane].push(seq, job, now_ns);
+        self.publish(&rings);
+    }
+
+    /// The oldest job of the highest lane that has one, down to `floor`.
+    pub(crate) fn take(&self, floor: Priority, now_ns: u64) -> Option<JobRef> {
+        if !self.occupied().at_least(floor) {
+            return None;
+        }
+        let mut rings = self.rings.lock();
+        let lane = (floor.lane()..4).rev().find(|&lane| rings.lanes[lane].live > 0)?;
+        let job = rings.lanes[lane].pop(now_ns);
+        self.publish(&rings);
+        job
+    }
+
+    /// The oldest job of the lane that has been due for longest, if one is due.
+    #[cold]
+    pub(crate) fn take_due(&self, now_ns: u64) -> Option<JobRef> {
+        let mut rings = self.rings.lock();
+        let longest = rings.lanes.iter_mut().min_by_key(|ring| ring.waiting_since_ns)?;
+        if due_at(longest.waiting_since_ns, self.ageing_bound_ns) > now_ns {
+            return None;
+        }
+        let job = longest.pop(now_ns);
+        self.publish(&rings);
+        job
+    }
+
+    /// Takes the entry of a job that was seized or started elsewhere; none if a worker has taken
+    /// it meanwhile.
+    pub(crate) fn remove(&self, job: &JobRef) -> Option<JobRef> {
+        let mut rings = self.rings.lock();
+        let removed = rings.lanes[job.priority().lane()].remove(job.place());
+        self.publish(&rings);
+        removed
+    }
+
+    #[inline]
+    fn publish(&self, rings: &Rings) {
+        let mut occupied = 0;
+        let mut queued = 0;
+        let mut longest_since_ns = NEVER;
+        for (lane, ring) in rings.lanes.iter().enumerate() {
+            occupied |= usize::from(ring.live > 0) << lane;
+            queued += ring.live;
+            longest_since_ns = longest_since_ns.min(ring.waiting_since_ns);
+        }
+        self.published.occupied.store(occupied, Ordering::Relaxed);
+        self.published.queued.store(queued, Relaxed);
+        self.published.pushed.store(rings.pushed, Relaxed);
+        self.published.due_ns.store(due_at(longest_since_ns, self.ageing_bound_ns), Relaxed);
+    }
+}
+
+impl Ring {
+    fn push(&mut self, seq: u64, job: JobRef, now_ns: u64) {
+        debug_assert!(self.entries.len() < self.entries.capacity(), "allocation under the lock");
+        if self.live == 0 {
+            self.waiting_since_ns = now_ns;
+        }
+        self.live += 1;
+        self.entries.push_back(Entry { seq, job: Some(job) });
+    }
+
+    fn pop(&mut self, now_ns: u64) -> Option<JobRef> {
+        loop {
+            if let Some(job) = self.entries.pop_front()?.job {
+                self.live -= 1;
+                self.waiting_since_ns = if self.live == 0 { NEVER } else { now_ns };
+                return Some(job);
+            }
+        }
+    }
+
+    fn remove(&mut self, seq: u64) -> Option<JobRef> {
+        let at = self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()?;
+        let job = self.entries[at].job.take()?;
+        self.live -= 1;
+        if self.live == 0 {
+            self.entries.clear();
+            self.waiting_since_ns = NEVER;
+        } else if self.entries.len() - self.live > self.live + SPARE_HOLES {
+            self.entries.retain(|entry| entry.job.is_some());
+        }
+        Some(job)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::job::Origin;
+    use std::ptr::NonNull;
+
+    fn job(priority: Priority) -> JobRef {
+        let origin =
+            Origin { priority, enqueued_ns: 0, deadline_ns: NEVER, owner: NonNull::dangling() };
+        JobRef::detached(|| (), origin)
+    }
+
+    /// Ends what was taken, as its block asks.
+    fn end(job: JobRef) -> u64 {
+        let place = job.place();
+        let seized = job.seize().ok().expect("queued");
+        let _ = seized.drop_body(crate::job::Outcome::Cancelled).publish();
+        place
+    }
+
+    #[test]
+    fn higher_lanes_first_and_first_come_first_served_within_one() {
+        let lanes = Lanes::new(8, 100);
+        for priority in [Priority::Low, Priority::High, Priority::Normal, Priority::High] {
+            lanes.push(job(priority), 0);
+        }
+        let mut order = Vec::new();
+        while let Some(job) = lanes.take(Priority::Low, 0) {
+            order.push(end(job));
+        }
+        assert_eq!(order, [1, 3, 2, 0]);
+        assert!(!lanes.occupied().any());
+    }
+
+    #[test]
+    fn a_lane_is_due_one_bound_after_it_began_to_wait_or_was_served() {
+        let lanes = Lanes::new(8, 100);
+        lanes.push(job(Priority::Low), 50);
+        lanes.push(job(Priority::Low), 60);
+        assert!(!lanes.has_due(149));
+        assert!(lanes.take_due(149).is_none());
+        assert!(lanes.has_due(150));
+        end(lanes.take_due(150).expect("due"));
+        assert!(!lanes.has_due(249) && lanes.has_due(250));
+        end(lanes.take_due(250).expect("due again"));
+        assert!(!lanes.has_due(u64::MAX - 1));
+    }
+
+    #[test]
+    fn removed_entries_leave_no_memory_behind() {
+        let lanes = Lanes::new(2, 100);
+        lanes.push(job(Priority::Normal), 0);
+        for _ in 0..100_000 {
+            let job = job(Priority::Normal);
+            let other = job.another();
+            lanes.push(job, 0);
+            assert_eq!(lanes.queued(), 2);
+            let seized = other.another().seize().ok().expect("queued");
+            drop(lanes.remove(&other).expect("still in its ring"));
+            let _ = seized.drop_body(crate::job::Outcome::Cancelled).publish();
+        }
+        assert!(lanes.rings.lock().lanes[1].entries.len() <= 2 + SPARE_HOLES + 1);
+        assert_eq!(end(lanes.take(Priority::Low, 0).expect("the first")), 0);
+    }
+}

@@ -1,0 +1,15 @@
+//! Who runs what, and when: the lanes, the crew of workers, sleep and wake, and the end of it all.
+//!
+//! See the README of this folder for the sleep protocol and why no wake-up is lost.
+
+pub(crate) mod core;
+mod deque;
+pub(crate) mod lanes;
+pub(crate) mod nested;
+pub(crate) mod sleep;
+mod stop;
+pub(crate) mod worker;
+
+pub(crate) use self::core::{Core, Hooks, Settings};
+pub use stop::{Shutdown, ShutdownReport};
+pub(crate) use worker::Worker;

@@ -1,0 +1,162 @@
+//! Jobs submitted from inside a body wait in their worker's own deque, where thieves find them.
+//!
+//! A job that is cancelled, or joined in place, while it lies in the middle of a deque can't be
+//! taken out: its entry stays as a tombstone, a reference to a block whose body is gone. Each
+//! deque counts its tombstones, and its owner sweeps them at a push once they outnumber the live
+//! entries by [`SPARE_TOMBSTONES`]: so they are bounded, whatever a body does.
+
+use std::cell::RefCell;
+
+use crossbeam_utils::CachePadded;
+
+use super::deque::{Owner, Thief, deque};
+use crate::job::JobRef;
+use crate::policy::ageing::{NEVER, due_at};
+use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
+
+/// Tombstones a deque may have beyond its live entries before it is swept.
+const SPARE_TOMBSTONES: usize = 64;
+
+/// A place names its queue in its upper bits: zero for the lanes, else a worker.
+const QUEUE_SHIFT: u32 = 48;
+
+/// The worker whose deque the job was pushed to; none if it was pushed to a lane.
+pub(crate) fn home_of(job: &JobRef) -> Option<usize> {
+    ((job.place() >> QUEUE_SHIFT) as usize).checked_sub(1)
+}
+
+/// What everybody may see and do of one worker's deque.
+pub(crate) struct Shelf {
+    thief: Thief,
+    figures: CachePadded<Figures>,
+}
+
+/// Hints and counts: none of it decides whether a job is found.
+struct Figures {
+    /// May wrap below zero for an instant: a thief can meet a tombstone before it is counted.
+    tombstones: AtomicUsize,
+    pushed: AtomicU64,
+    /// When the deque became non-empty or was last served by its owner or a thief.
+    waiting_since_ns: AtomicU64,
+}
+
+/// The worker's own side of its deque.
+pub(crate) struct Nest {
+    owner: Owner,
+    worker: usize,
+    /// Room for a sweep, kept so that a sweep allocates at most when it is the largest so far.
+    swept: RefCell<Vec<JobRef>>,
+}
+
+/// The deque of worker number `worker`.
+pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
+    let (owner, thief) = deque();
+    let figures = CachePadded::new(Figures {
+        tombstones: AtomicUsize::new(0),
+        pushed: AtomicU64::new(0),
+        waiting_since_ns: AtomicU64::new(NEVER),
+    });
+    (Nest { owner, worker, swept: RefCell::default() }, Shelf { thief, figures })
+}
+
+impl Shelf {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.thief.is_empty()
+    }
+
+    /// Takes the oldest entry, which may be a tombstone.
+    pub(crate) fn steal(&self, now_ns: u64) -> Option<JobRef> {
+        let job = self.thief.steal()?;
+        self.note_served(now_ns);
+        Some(job)
+    }
+
+    /// How many jobs were ever pushed.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.figures.pushed.load(Relaxed)
+    }
+
+    /// Notes that an entry has become a tombstone.
+    pub(crate) fn note_tombstone(&self) {
+        self.figures.tombstones.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that a tombstone was taken out.
+    pub(crate) fn note_burial(&self) {
+        self.figures.tombstones.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether jobs have waited here for an ageing bound.
+    pub(crate) fn is_due(&self, now_ns: u64, bound_ns: u64) -> bool {
+        due_at(self.figures.waiting_since_ns.load(Relaxed), bound_ns) <= now_ns
+            && !self.thief.is_empty()
+    }
+
+    fn note_served(&self, now_ns: u64) {
+        self.figures.waiting_since_ns.store(now_ns, Relaxed);
+    }
+}
+
+impl Nest {
+    /// Pushes a job, sweeping first if tombstones have piled up.
+    pub(crate) fn push(&self, job: JobRef, shelf: &Shelf, now_ns: u64) {
+        let waiting = self.owner.len();
+        if waiting == 0 {
+            shelf.note_served(now_ns);
+        }
+        self.sweep_if_due(waiting, shelf);
+        // Only the owner writes it.
+        let pushed = shelf.figures.pushed.load(Relaxed);
+        shelf.figures.pushed.store(pushed + 1, Relaxed);
+        job.set_place(((self.worker as u64 + 1) << QUEUE_SHIFT) | pushed);
+        self.owner.push(job);
+    }
+
+    /// Takes the newest entry, which may be a tombstone.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<JobRef> {
+        self.owner.pop()
+    }
+
+    /// Notes that the owner served its deque.
+    pub(crate) fn note_served(&self, shelf: &Shelf, now_ns: u64) {
+        shelf.note_served(now_ns);
+    }
+
+    /// Takes the entry of a started or seized job out if it is the newest, else leaves it as a
+    /// tombstone.
+    pub(crate) fn retract(&self, job: &JobRef, shelf: &Shelf) {
+        if let Some(newest) = self.owner.pop() {
+            if newest.is_same(job) {
+                return;
+            }
+            self.owner.push(newest);
+        }
+        shelf.note_tombstone();
+    }
+
+    fn sweep_if_due(&self, waiting: usize, shelf: &Shelf) {
+        let tombstones = shelf.figures.tombstones.load(Relaxed) as isize;
+        // Tombstones among `waiting` entries: more than half of them, and more than a few.
+        if tombstones > (waiting / 2 + SPARE_TOMBSTONES) as isize {
+            self.sweep(shelf);
+        }
+    }
+
+    /// Takes all entries out and puts the live ones back in their order. Thieves may take some
+    /// meanwhile, which is as good.
+    #[cold]
+    fn sweep(&self, shelf: &Shelf) {
+        let mut swept = self.swept.borrow_mut();
+        while let Some(job) = self.owner.pop() {
+            if job.state().is_queued() {
+                swept.push(job);
+            } else {
+                shelf.note_burial();
+            }
+        }
+        while let Some(job) = swept.pop() {
+            self.owner.push(job);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Closing, draining, discarding, and the exit of the threads.
+
+use std::time::{Duration, Instant};
+
+use super::core::Core;
+use super::worker::Worker;
+use crate::job::{JobRef, Outcome};
+use crate::observe::counters::Counted;
+use crate::priority::Priority;
+use crate::sync::thread::JoinHandle;
+use crate::sync::{AtomicBool, AtomicUsize, Bell, Mutex, Ordering, fence};
+
+/// What [`Pool::shutdown`](crate::Pool::shutdown) does with queued jobs.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shutdown {
+    /// Runs them.
+    Drain,
+    /// Drops them unrun; their handles resolve to
+    /// [`JobError::Discarded`](crate::JobError::Discarded). Running ones finish.
+    Discard,
+}
+
+/// What became of the jobs that were in flight when the pool was closed, from
+/// [`Pool::shutdown`](crate::Pool::shutdown).
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShutdownReport {
+    /// Ended in any way but by being discarded.
+    pub completed: usize,
+    /// Discarded.
+    pub discarded: usize,
+    /// Not ended when the call returned.
+    pub still_running: usize,
+}
+
+pub(crate) struct Stop {
+    /// How many jobs were left at the closing. The lock makes closing and noting this one step.
+    jobs_at_close: Mutex<usize>,
+    discarding: AtomicBool,
+    live_threads: AtomicUsize,
+    /// Rings when the last thread leaves.
+    exited: Bell,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Self {
+        Self {
+            jobs_at_close: Mutex::new(0),
+            discarding: AtomicBool::new(false),
+            live_threads: AtomicUsize::new(0),
+            exited: Bell::new(),
+            threads: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Relaxed: ordered by the fences in [`Core::discard`] and in `notify`, or a mere hint.
+    #[inline]
+    pub(crate) fn is_discarding(&self) -> bool {
+        self.discarding.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn thread_starts(&self) {
+        self.live_threads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn keep_thread(&self, thread: JoinHandle<()>) {
+        self.threads.lock().push(thread);
+    }
+
+    /// A thread has left its loop, or could not be started.
+    pub(crate) fn thread_exits(&self) {
+        // AcqRel and the Acquire load in `all_exited`: who sees zero sees all that they did.
+        if self.live_threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.exited.ring();
+        }
+    }
+
+    fn all_exited(&self) -> bool {
+        self.live_threads.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits for the threads to be gone altogether. One that runs its thread-locals' destructors
+    /// in there and asks for this itself is left out.
+    pub(crate) fn join_threads(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let me = crate::sync::thread::current().id();
+        for thread in threads {
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Refuses new work from now on. Idle workers are woken, to leave if nothing is left.
+    pub(crate) fn close(&self) {
+        {
+            let mut jobs_at_close = self.stop.jobs_at_close.lock();
+            let Some(jobs) = self.ledger.close() else { return };
+            *jobs_at_close = jobs;
+        }
+        self.sleep.wake_all();
+    }
+
+    /// Ends all queued jobs, now and whatever is still on its way into a queue.
+    fn discard(&self) {
+        self.stop.discarding.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `notify`, see `push`.
+        fence(Ordering::SeqCst);
+        self.discard_queued();
+    }
+
+    /// Ends what is in the queues. Their bodies are dropped on this thread, outside any lock.
+    #[cold]
+    pub(crate) fn discard_queued(&self) {
+        let now_ns = self.time.now_ns();
+        while let Some(job) = self.lanes.take(Priority::Low, now_ns) {
+            self.discard_job(job, Counted::Outside);
+        }
+        for shelf in &self.shelves {
+            while let Some(job) = shelf.steal(now_ns) {
+                self.discard_job(job, Counted::Outside);
+            }
+        }
+    }
+
+    pub(crate) fn discard_job(&self, job: JobRef, counted: Counted) {
+        match job.seize() {
+            Ok(seized) => self.end(seized.drop_body(Outcome::Discarded), counted),
+            Err(tombstone) => self.bury(tombstone),
+        }
+    }
+
+    /// Closes and waits, see [`Pool::shutdown`](crate::Pool::shutdown).
+    pub(crate) fn shutdown(&self, how: Shutdown, limit: Option<Duration>) -> ShutdownReport {
+        if self.is_forked() {
+            return ShutdownReport { completed: 0, discarded: 0, still_running: 0 };
+        }
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        self.close();
+        if how == Shutdown::Discard {
+            self.discard();
+        }
+        if !Worker::is_current_of(self) && self.wait_idle_until(until) {
+            let gone = self.stop.exited.wait(until, || self.stop.all_exited());
+            if gone && until.is_none() {
+                self.stop.join_threads();
+            }
+        }
+        self.report()
+    }
+
+    /// Waits until nothing is queued or running; false if `until` came first.
+    pub(crate) fn wait_idle_until(&self, until: Option<Instant>) -> bool {
+        self.ledger.settled().wait(until, || self.ledger.watch().jobs() == 0)
+    }
+
+    fn report(&self) -> ShutdownReport {
+        let jobs_at_close = *self.stop.jobs_at_close.lock();
+        let still_running = self.ledger.word().jobs();
+        let discarded = self.counters.discarded();
+        let completed = jobs_at_close.saturating_sub(still_running + discarded);
+        ShutdownReport { completed, discarded, still_running }
+    }
+}

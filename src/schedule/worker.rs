@@ -1,0 +1,486 @@
+//! One worker: what it takes next, how it runs it, and when it sleeps.
+
+use std::cell::{Cell, RefCell};
+use std::ptr::null;
+
+use super::core::Core;
+use super::lanes::Lanes;
+use super::nested::{self, Nest, Shelf};
+use crate::error::{BuildError, ShedReason};
+use crate::contain::{contain, drop_payload};
+use crate::job::{JobRef, JobView, Outcome, Running};
+use crate::observe::counters::Counted;
+use crate::policy::ageing::Turns;
+use crate::priority::Priority;
+use crate::sync::{Arc, SPIN_ROUNDS, local, spin_loop, thread};
+
+/// Every so many picks the oldest comes first, not the newest: two jobs that submit each other for
+/// ever must not starve what lies below them, or in the lane.
+const FAIR_EVERY: u32 = 32;
+
+/// Service times are handed to the pool's mean in batches of this many jobs, or this often.
+const SERVICE_BATCH: u64 = 32;
+const SERVICE_EVERY_NS: u64 = 10_000_000;
+
+/// A stack that has less left than this runs no further job in place.
+const STACK_RESERVE: usize = 256 << 10;
+
+local! {
+    static CURRENT: Cell<*const Worker> = Cell::new(null());
+}
+
+/// A worker thread's own state; lives on its stack, reached through [`Worker::with_current`].
+pub(crate) struct Worker {
+    core: Arc<Core>,
+    index: usize,
+    nest: Nest,
+    stack: Stack,
+    random: RefCell<fastrand::Rng>,
+    /// The body on top of this thread's stack.
+    body: Cell<Option<Body>>,
+    searching: Cell<bool>,
+    turns: RefCell<Turns>,
+    picks: Cell<u32>,
+    /// Time spent in jobs run in place under the present body, which isn't its own.
+    in_place_ns: Cell<u64>,
+    gathered: Cell<Gathered>,
+}
+
+/// What a body's surroundings are; restored when a job run in place returns.
+#[derive(Clone, Copy)]
+pub(crate) struct Body {
+    pub(crate) job: JobView,
+    pub(crate) priority: Priority,
+    pub(crate) deadline_ns: u64,
+    pub(crate) queued_for_ns: u64,
+}
+
+/// Service times not yet handed to the pool.
+#[derive(Clone, Copy, Default)]
+struct Gathered {
+    jobs: u64,
+    total_ns: u64,
+    handed_at_ns: u64,
+}
+
+/// What became of an attempt to run a job in place.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    /// It has ended, one way or the other.
+    Ended,
+    /// It is not queued: somebody else runs it or has ended it.
+    Elsewhere,
+    /// The stack is nearly used up.
+    TooDeep,
+}
+
+/// Starts the workers; on failure those already started have exited.
+pub(crate) fn start(core: &Arc<Core>, nests: Vec<Nest>) -> Result<(), BuildError> {
+    for (index, nest) in nests.into_iter().enumerate() {
+        let builder = thread::Builder::new().name(format!("{}-{index}", core.settings.name));
+        // loom's threads have stacks of their own kind.
+        #[cfg(not(all(loom, feature = "loom")))]
+        let builder = builder.stack_size(core.settings.stack_size);
+        let shared = Arc::clone(core);
+        core.stop.thread_starts();
+        match builder.spawn(move || main(shared, index, nest)) {
+            Ok(thread) => core.stop.keep_thread(thread),
+            Err(error) => {
+                core.stop.thread_exits();
+                core.close();
+                core.stop.join_threads();
+                return Err(BuildError::Spawn(error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A worker thread's whole life.
+fn main(core: Arc<Core>, index: usize, nest: Nest) {
+    // Dropped last: whatever happens in here, who waits for the threads learns that this one left.
+    struct Leaving(Arc<Core>);
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            self.0.stop.thread_exits();
+        }
+    }
+    let leaving = Leaving(core);
+    let worker = Worker::new(Arc::clone(&leaving.0), index, nest);
+    let _entered = worker.enter();
+    worker.call_hook(worker.core.hooks.on_thread_start.as_deref());
+    worker.work();
+    worker.call_hook(worker.core.hooks.on_thread_stop.as_deref());
+}
+
+/// While it lives, the thread knows its worker.
+struct Entered<'a>(&'a Worker);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.set(null()));
+        // What is left in there are tombstones: the pool is over, so every job has ended.
+        while let Some(job) = self.0.nest.pop() {
+            self.0.core.bury(job);
+        }
+    }
+}
+
+impl Worker {
+    fn new(core: Arc<Core>, index: usize, nest: Nest) -> Self {
+        let seed = core.settings.seed.wrapping_add(index as u64);
+        Self {
+            stack: Stack::here(core.settings.stack_size),
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
+            core,
+            index,
+            nest,
+            body: Cell::new(None),
+            searching: Cell::new(true),
+            turns: RefCell::default(),
+            picks: Cell::new(0),
+            in_place_ns: Cell::new(0),
+            gathered: Cell::default(),
+        }
+    }
+
+    fn enter(&self) -> Entered<'_> {
+        CURRENT.with(|current| current.set(self));
+        Entered(self)
+    }
+
+    /// The worker of the calling thread, if it is one.
+    #[inline]
+    pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Self>) -> R) -> R {
+        let current = CURRENT.try_with(Cell::get).unwrap_or(null());
+        // SAFETY: the pointer is null, or was set by `enter` on this thread to a worker on this
+        // thread's stack; `Entered` borrows it and resets the pointer before it goes.
+        f(unsafe { current.as_ref() })
+    }
+
+    pub(crate) fn is_current_of(core: &Core) -> bool {
+        Self::with_current(|worker| worker.is_some_and(|worker| worker.is_of(core)))
+    }
+
+    #[inline]
+    pub(crate) fn is_of(&self, core: &Core) -> bool {
+        std::ptr::eq(&*self.core, core)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The body on top of this thread's stack, if there is one.
+    pub(crate) fn body(&self) -> Option<Body> {
+        self.body.get()
+    }
+
+    fn shelf(&self) -> &Shelf {
+        &self.core.shelves[self.index]
+    }
+
+    fn lanes(&self) -> &Lanes {
+        &self.core.lanes
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::ByWorker(self.index)
+    }
+
+    fn call_hook(&self, hook: Option<&Box<dyn Fn() + Send + Sync>>) {
+        let Some(hook) = hook else { return };
+        if let Err(payload) = contain(hook) {
+            drop_payload(payload);
+            self.core.counters.contained(self.counted(), 1);
+        }
+    }
+
+    // ── The loop ────────────────────────────────────────────────────────────────────────────
+
+    fn work(&self) {
+        let mut now_ns = self.core.time.now_ns();
+        loop {
+            if let Some(job) = self.pick(now_ns) {
+                if self.searching.replace(false) {
+                    self.found_work();
+                }
+                // The end of one job is the start of the next: one clock read per job.
+                now_ns = self.take_up(job, now_ns);
+            } else if self.rest() {
+                now_ns = self.core.time.now_ns();
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The next entry to take up, which may be a tombstone.
+    fn pick(&self, now_ns: u64) -> Option<JobRef> {
+        let due = self.pick_due(now_ns);
+        self.turns.borrow_mut().picked(due.is_some());
+        due.or_else(|| self.pick_in_order(now_ns))
+    }
+
+    /// What has waited for an ageing bound, if it is this worker's turn to serve such.
+    fn pick_due(&self, now_ns: u64) -> Option<JobRef> {
+        if !self.turns.borrow().may_serve_due() {
+            return None;
+        }
+        if self.lanes().has_due(now_ns) {
+            if let Some(job) = self.lanes().take_due(now_ns) {
+                return Some(job);
+            }
+        }
+        // Nested jobs wait below the upper lanes, too.
+        if !self.lanes().occupied().at_least(Priority::High) {
+            return None;
+        }
+        let bound_ns = self.core.settings.ageing_bound_ns;
+        let due = self.core.shelves.iter().find(|shelf| shelf.is_due(now_ns, bound_ns))?;
+        due.steal(now_ns)
+    }
+
+    /// Upper lanes, own deque (newest first), normal lane, other deques (oldest first), low lane.
+    fn pick_in_order(&self, now_ns: u64) -> Option<JobRef> {
+        if let Some(urgent) = self.lanes().take(Priority::High, now_ns) {
+            return Some(urgent);
+        }
+        self.picks.set(self.picks.get().wrapping_add(1));
+        let fair = self.picks.get() % FAIR_EVERY == 0;
+        let first = if fair { self.pick_oldest(now_ns) } else { self.pick_newest(now_ns) };
+        first
+            .or_else(|| self.lanes().take(Priority::Normal, now_ns))
+            .or_else(|| self.pick_newest(now_ns))
+            .or_else(|| self.steal(now_ns))
+            .or_else(|| self.lanes().take(Priority::Low, now_ns))
+    }
+
+    #[inline]
+    fn pick_newest(&self, now_ns: u64) -> Option<JobRef> {
+        let job = self.nest.pop()?;
+        self.nest.note_served(self.shelf(), now_ns);
+        Some(job)
+    }
+
+    /// The lane and the bottom of the own deque in turn.
+    fn pick_oldest(&self, now_ns: u64) -> Option<JobRef> {
+        if (self.picks.get() / FAIR_EVERY) % 2 == 0 {
+            self.lanes().take(Priority::Normal, now_ns)
+        } else {
+            self.shelf().steal(now_ns)
+        }
+    }
+
+    /// The oldest entry of some other worker's deque, from a random one on.
+    fn steal(&self, now_ns: u64) -> Option<JobRef> {
+        let shelves = &self.core.shelves;
+        if shelves.len() == 1 {
+            return None;
+        }
+        let start = self.random.borrow_mut().usize(..shelves.len());
+        (0..shelves.len())
+            .map(|offset| (start + offset) % shelves.len())
+            .filter(|&victim| victim != self.index)
+            .find_map(|victim| shelves[victim].steal(now_ns))
+    }
+
+    /// The search is over. The last searcher sees to it that what was pushed meanwhile, relying on
+    /// it, is found.
+    fn found_work(&self) {
+        if self.core.sleep.stop_searching() && self.core.has_work() {
+            self.core.sleep.notify(|| self.lanes().queued());
+        }
+    }
+
+    /// Nothing to do: looks around a little longer, then sleeps until there may be something.
+    /// False once the pool is over.
+    fn rest(&self) -> bool {
+        self.hand_over_service_times();
+        if !self.searching.replace(true) {
+            self.core.sleep.start_searching();
+        }
+        for _ in 0..SPIN_ROUNDS {
+            if self.core.has_work() {
+                return true;
+            }
+            spin_loop();
+        }
+        self.core.sleep.fall_asleep(self.index);
+        let over = self.is_over();
+        if !over && !self.core.has_work() {
+            self.core.sleep.parker(self.index).park();
+        }
+        self.core.sleep.get_up(self.index);
+        !over
+    }
+
+    /// Whether every job of a closed pool has ended. If not yet, the last one's end wakes us.
+    fn is_over(&self) -> bool {
+        if !self.core.ledger.word().is_closed() {
+            return false;
+        }
+        self.core.ledger.settled().listen(&self.core.sleep.parker(self.index).waker());
+        self.core.ledger.watch().is_over()
+    }
+
+    // ── One job ─────────────────────────────────────────────────────────────────────────────
+
+    /// Runs the job, or sheds it, or buries what is left of it. Returns the time afterwards.
+    fn take_up(&self, job: JobRef, now_ns: u64) -> u64 {
+        if self.core.stop.is_discarding() {
+            self.core.discard_job(job, self.counted());
+            return now_ns;
+        }
+        if job.deadline_ns() <= now_ns {
+            self.shed(job, ShedReason::Deadline);
+            return now_ns;
+        }
+        match job.start() {
+            Ok(running) => self.run(running, now_ns),
+            Err(tombstone) => {
+                self.core.bury(tombstone);
+                now_ns
+            }
+        }
+    }
+
+    fn shed(&self, job: JobRef, reason: ShedReason) {
+        match job.seize() {
+            Ok(seized) => self.core.end(seized.drop_body(Outcome::Shed(reason)), self.counted()),
+            Err(tombstone) => self.core.bury(tombstone),
+        }
+    }
+
+    fn run(&self, running: Running, started_ns: u64) -> u64 {
+        let job = running.job();
+        let body = Body {
+            job: job.view(),
+            priority: job.priority(),
+            deadline_ns: job.deadline_ns(),
+            queued_for_ns: started_ns.saturating_sub(job.enqueued_ns()),
+        };
+        let parent = self.body.replace(Some(body));
+        let parents_in_place_ns = self.in_place_ns.replace(0);
+        self.core.counters.started(self.index);
+
+        let ended = running.run();
+
+        self.body.set(parent);
+        self.core.end(ended, self.counted());
+
+        let now_ns = self.core.time.now_ns();
+        let elapsed_ns = now_ns.saturating_sub(started_ns);
+        let children_ns = self.in_place_ns.replace(parents_in_place_ns.saturating_add(elapsed_ns));
+        self.gather(elapsed_ns.saturating_sub(children_ns), now_ns);
+        now_ns
+    }
+
+    /// Runs a queued job here and now, on top of the present body, for a join.
+    fn run_in_place(&self, job: &JobRef) -> InPlace {
+        if !job.state().is_queued() {
+            return InPlace::Elsewhere;
+        }
+        if self.stack.remaining() < self.stack.reserve() {
+            return InPlace::TooDeep;
+        }
+        let now_ns = self.core.time.now_ns();
+        if job.deadline_ns() <= now_ns {
+            let Ok(seized) = job.another().seize() else { return InPlace::Elsewhere };
+            self.retract(job);
+            let expired = Outcome::Shed(ShedReason::Deadline);
+            self.core.end(seized.drop_body(expired), self.counted());
+            return InPlace::Ended;
+        }
+        let Ok(running) = job.another().start() else { return InPlace::Elsewhere };
+        self.retract(job);
+        self.run(running, now_ns);
+        InPlace::Ended
+    }
+
+    /// Whether the job belongs to this worker's pool.
+    pub(crate) fn core_is_owner_of(&self, job: &JobRef) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.core), job.owner().cast().as_ptr())
+    }
+
+    /// Runs a queued job in place; before the caller blocks for one that isn't, a peer is woken
+    /// for what this worker would have run next.
+    pub(crate) fn join_in_place(&self, job: &JobRef) -> InPlace {
+        let in_place = self.run_in_place(job);
+        if in_place == InPlace::Elsewhere && self.core.has_work() {
+            self.core.sleep.notify(|| self.lanes().queued());
+        }
+        in_place
+    }
+
+    /// Takes a won job's entry out of whatever queue it is in.
+    fn retract(&self, job: &JobRef) {
+        if nested::home_of(job) == Some(self.index) {
+            self.nest.retract(job, self.shelf());
+        } else {
+            self.core.retract(job);
+        }
+    }
+
+    /// Queues a job that the present body submits.
+    pub(crate) fn push_nested(&self, job: JobRef, now_ns: u64) {
+        self.nest.push(job, self.shelf(), now_ns);
+    }
+
+    // ── Service times ───────────────────────────────────────────────────────────────────────
+
+    fn gather(&self, service_ns: u64, now_ns: u64) {
+        let mut gathered = self.gathered.get();
+        gathered.jobs += 1;
+        gathered.total_ns = gathered.total_ns.saturating_add(service_ns);
+        self.gathered.set(gathered);
+        if gathered.jobs >= SERVICE_BATCH
+            || now_ns.saturating_sub(gathered.handed_at_ns) >= SERVICE_EVERY_NS
+            || !self.core.knows_service_time()
+        {
+            self.hand_over_service_times();
+            self.gathered.set(Gathered { handed_at_ns: now_ns, ..self.gathered.get() });
+        }
+    }
+
+    fn hand_over_service_times(&self) {
+        let gathered = self.gathered.get();
+        if gathered.jobs > 0 && self.core.add_service(gathered.jobs, gathered.total_ns) {
+            self.gathered.set(Gathered { jobs: 0, total_ns: 0, ..gathered });
+        }
+    }
+}
+
+/// How much of this thread's stack is left, from its size and where it began. Rough, which is what
+/// the reserve is for: the system's own use of the top and rounding are a few pages.
+struct Stack {
+    top: usize,
+    size: usize,
+}
+
+impl Stack {
+    fn here(size: usize) -> Self {
+        Self { top: address_here(), size }
+    }
+
+    fn remaining(&self) -> usize {
+        self.size.saturating_sub(self.top.abs_diff(address_here()))
+    }
+
+    /// What must be left for one more job: a quarter of a small stack, a fixed part of a large one.
+    fn reserve(&self) -> usize {
+        (self.size / 4).min(STACK_RESERVE)
+    }
+}
+
+/// Roughly where the stack pointer is.
+#[inline(never)]
+fn address_here() -> usize {
+    let here = 0_u8;
+    std::hint::black_box(&raw const here).addr()
+}

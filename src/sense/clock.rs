@@ -1,0 +1,69 @@
+//! Time as the pool judges it.
+
+use std::time::{Duration, Instant};
+
+use crate::contain::Contained;
+
+/// Where the pool reads the time it judges by: deadlines, ageing, service time.
+///
+/// Waiting calls ([`join_timeout`](crate::JobHandle::join_timeout),
+/// [`shutdown`](crate::Pool::shutdown) with a limit) use real time instead, since a thread can't
+/// sleep on somebody else's clock. [`ManualClock`](crate::test::ManualClock) is the one for tests.
+///
+/// A clock may jump in both directions; nothing in the pool panics or is lost because of it.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// struct RealTime;
+///
+/// impl weirpool::Clock for RealTime {
+///     fn now(&self) -> Instant {
+///         Instant::now()
+///     }
+/// }
+///
+/// let pool = weirpool::Pool::builder().workers(1).clock(RealTime).build()?;
+/// # pool.shutdown(weirpool::Shutdown::Drain, None);
+/// # Ok::<(), weirpool::BuildError>(())
+/// ```
+pub trait Clock: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Instant;
+}
+
+/// A deadline that never comes.
+pub(crate) const NO_DEADLINE: u64 = u64::MAX;
+
+/// The pool's time: nanoseconds since it was built, which fit in a word until the year 2600.
+pub(crate) struct Timeline {
+    clock: Option<Contained<Box<dyn Clock>>>,
+    epoch: Instant,
+}
+
+impl Timeline {
+    /// Starts at the present of `clock`, or of the system's monotonic clock.
+    pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> Self {
+        let epoch = clock.as_ref().map_or_else(Instant::now, |clock| clock.now());
+        Self { clock: clock.map(Contained::new), epoch }
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        let now = match &self.clock {
+            None => Instant::now(),
+            Some(clock) => clock.now(),
+        };
+        self.ns_at(now)
+    }
+
+    /// `instant` on this timeline; what lies before its start counts as the start.
+    pub(crate) fn ns_at(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.epoch);
+        u64::try_from(since.as_nanos()).unwrap_or(NO_DEADLINE)
+    }
+
+    /// The instant of a deadline, none if it never comes.
+    pub(crate) fn instant_at(&self, ns: u64) -> Option<Instant> {
+        if ns == NO_DEADLINE { None } else { self.epoch.checked_add(Duration::from_nanos(ns)) }
+    }
+}

@@ -1,0 +1,235 @@
+//! Everything by which a job gets into the pool.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::admission::Ask;
+use crate::admission::ledger::Slot;
+use crate::error::{Refusal, Rejected};
+use crate::handle::JobHandle;
+use crate::job::{JobRef, Receiver};
+use crate::pool::Pool;
+use crate::priority::Priority;
+use crate::schedule::{Core, Worker};
+use crate::sense::clock::NO_DEADLINE;
+use crate::sync::Arc;
+
+/// What is asked for one job beyond the defaults, from [`Pool::job`].
+///
+/// What isn't set is inherited if this is called inside a body of the same pool: the priority and
+/// the deadline of the running job.
+///
+/// ```
+/// use std::time::Duration;
+/// use weirpool::Priority;
+///
+/// let pool = weirpool::Pool::new(1, 4)?;
+/// let urgent = pool.job().priority(Priority::High).timeout(Duration::from_secs(1));
+/// // A spec is `Copy`: use it for as many jobs as you like.
+/// let (a, b) = (urgent.try_submit(|| 1).unwrap(), urgent.try_submit(|| 2).unwrap());
+/// assert_eq!(a.join().unwrap() + b.join().unwrap(), 3);
+/// # Ok::<(), weirpool::BuildError>(())
+/// ```
+#[derive(Clone, Copy)]
+#[must_use = "a spec does nothing until a job is submitted with it"]
+pub struct JobSpec<'a> {
+    pool: &'a Pool,
+    priority: Option<Priority>,
+    deadline: Option<Instant>,
+    timeout: Option<Duration>,
+}
+
+impl<'a> JobSpec<'a> {
+    #[inline]
+    pub(crate) fn new(pool: &'a Pool) -> Self {
+        Self { pool, priority: None, deadline: None, timeout: None }
+    }
+
+    /// How urgent the job is; default [`Priority::Normal`].
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// The instant from which on the job must not start any more. It says nothing about the body,
+    /// once that has begun. An expired job is shed when a worker comes to it, at the latest.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// A deadline of this long after the submit; of both the earlier holds. One that overflows the
+    /// clock is none.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// See [`Pool::try_submit`].
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job if it is refused.
+    #[inline]
+    pub fn try_submit<F, T>(self, f: F) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let core = self.pool.core();
+        let ask = self.ask();
+        match core.admit(ask) {
+            Ok(slot) => Ok(submit(core, slot, ask, f)),
+            Err(refusal) => Err(Rejected::new(f, refusal)),
+        }
+    }
+
+    /// See [`Pool::try_spawn`].
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job if it is refused.
+    #[inline]
+    pub fn try_spawn<F>(self, f: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let core = self.pool.core();
+        let ask = self.ask();
+        match core.admit(ask) {
+            Ok(slot) => {
+                let job = JobRef::detached(f, core.origin(ask));
+                core.push(slot, job);
+                Ok(())
+            }
+            Err(refusal) => Err(Rejected::new(f, refusal)),
+        }
+    }
+
+    /// See [`Pool::try_reserve`]. The permit keeps the spec: a timeout counts from now.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there is no slot.
+    pub fn try_reserve(self) -> Result<Permit, Refusal> {
+        let core = self.pool.core();
+        let ask = self.ask();
+        core.reserve(ask)?;
+        Ok(Permit { pool: Some(self.pool.clone()), ask })
+    }
+
+    /// What the door is asked: what was set, else what the running body hands down.
+    #[inline]
+    fn ask(&self) -> Ask {
+        let core = self.pool.core();
+        let parent = Worker::with_current(|worker| {
+            worker.filter(|worker| worker.is_of(core)).and_then(Worker::body)
+        });
+        let priority = self.priority.or(parent.map(|body| body.priority)).unwrap_or_default();
+        let deadline_ns = match (self.deadline, self.timeout) {
+            (None, None) => parent.map_or(NO_DEADLINE, |body| body.deadline_ns),
+            (deadline, timeout) => self.deadline_ns(core, deadline, timeout),
+        };
+        Ask { priority, deadline_ns }
+    }
+
+    #[cold]
+    fn deadline_ns(
+        &self,
+        core: &Core,
+        deadline: Option<Instant>,
+        timeout: Option<Duration>,
+    ) -> u64 {
+        let deadline_ns = deadline.map_or(NO_DEADLINE, |instant| core.time.ns_at(instant));
+        let timeout_ns = timeout
+            .and_then(|timeout| u64::try_from(timeout.as_nanos()).ok())
+            .map_or(NO_DEADLINE, |timeout_ns| core.time.now_ns().saturating_add(timeout_ns));
+        deadline_ns.min(timeout_ns)
+    }
+}
+
+impl fmt::Debug for JobSpec<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobSpec")
+            .field("priority", &self.priority)
+            .field("deadline", &self.deadline)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the job and queues it.
+#[inline]
+fn submit<F, T>(core: &Core, slot: Slot<'_>, ask: Ask, f: F) -> JobHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let (job, receiver) = Receiver::new_job(f, core.origin(ask));
+    core.push(slot, job);
+    JobHandle::new(receiver, core.born())
+}
+
+/// A slot taken before the job is known, from [`Pool::try_reserve`].
+///
+/// Take one before you read a request's body: if there is none, the refusal has cost nothing.
+/// Dropping it returns the slot. It keeps the pool open, but not against
+/// [`close`](Pool::close) and [`shutdown`](Pool::shutdown), which void it.
+///
+/// ```
+/// let pool = weirpool::Pool::new(1, 1)?;
+/// let permit = pool.try_reserve()?;
+/// assert!(pool.try_reserve().is_err());
+/// let body = "read only now, since there is a slot".to_owned();
+/// let handle = permit.submit(move || body.len()).unwrap();
+/// assert_eq!(handle.join().unwrap(), 36);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the permit returns the slot"]
+pub struct Permit {
+    /// None once the slot went to a job.
+    pool: Option<Pool>,
+    ask: Ask,
+}
+
+impl Permit {
+    /// Submits a job with this slot.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job if the pool was closed since, or the process was forked.
+    pub fn submit<F, T>(mut self, f: F) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let pool = self.pool.take().expect("only taken by value");
+        let core = pool.core();
+        match core.redeem() {
+            Ok(slot) => Ok(submit(core, slot, self.ask, f)),
+            Err(refusal) => Err(Rejected::new(f, refusal)),
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.core().ledger.cancel_permit();
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("priority", &self.ask.priority).finish_non_exhaustive()
+    }
+}
+
+/// The pool's state is only reached through atomics and short locks that no user code runs under.
+impl std::panic::UnwindSafe for Permit {}
+impl std::panic::RefUnwindSafe for Permit {}
+
+/// Used by [`Pool`] to hand out its own state.
+impl Pool {
+    #[inline]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}

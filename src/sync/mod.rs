@@ -1,0 +1,30 @@
+//! The primitives under one name: the standard library's and parking_lot's, or loom's.
+//!
+//! Nothing else in the crate names `std::sync`, `std::thread`, parking_lot or loom. Under
+//! `--cfg loom` with the feature `loom` every atomic, lock, cell and thread that takes part in a
+//! protocol is loom's, so that the models explore the code that ships. What takes no part in a
+//! protocol (statistics, see [`stat`]) stays with the standard library: loom would branch on each
+//! such load and drown the model in schedules that differ in nothing but a counter.
+
+mod bell;
+mod parker;
+
+#[cfg(all(loom, feature = "loom"))]
+#[path = "model.rs"]
+mod types;
+#[cfg(not(all(loom, feature = "loom")))]
+#[path = "native.rs"]
+mod types;
+
+pub(crate) use bell::Bell;
+pub(crate) use parker::Parker;
+pub(crate) use types::*;
+
+// Reference counts of shared state are the standard library's in both builds: their protocol is
+// not ours to prove, and leaving them out keeps the models small.
+pub(crate) use std::sync::{Arc, Once};
+
+/// Plain counters that only people read; never part of a protocol, so never loom's.
+pub(crate) mod stat {
+    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+}

@@ -1,0 +1,58 @@
+//! Stand-ins for the world outside, for tests of your own.
+
+use std::time::{Duration, Instant};
+
+use crate::sense::clock::Clock;
+use crate::sync::Arc;
+use crate::sync::stat::{AtomicU64, Relaxed};
+
+/// A clock that stands still until you move it. Clones share their time.
+///
+/// ```
+/// use std::time::Duration;
+/// use weirpool::test::ManualClock;
+/// use weirpool::{JobError, Pool, ShedReason};
+///
+/// let clock = ManualClock::new();
+/// let pool = Pool::builder().workers(1).clock(clock.clone()).build()?;
+/// let (open, gate) = std::sync::mpsc::channel::<()>();
+/// pool.try_spawn(move || gate.recv().unwrap()).unwrap();
+/// let impatient = pool.job().timeout(Duration::from_secs(1)).try_submit(|| ()).unwrap();
+/// clock.advance(Duration::from_secs(2));
+/// open.send(()).unwrap();
+/// assert!(matches!(impatient.join(), Err(JobError::Shed(ShedReason::Deadline))));
+/// # Ok::<(), weirpool::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    start: Instant,
+    elapsed_ns: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// A clock that begins at the present.
+    pub fn new() -> Self {
+        Self { start: Instant::now(), elapsed_ns: Arc::default() }
+    }
+
+    /// Moves the time on. A time beyond 584 years stays there.
+    pub fn advance(&self, by: Duration) {
+        let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let _ = self.elapsed_ns.fetch_update(Relaxed, Relaxed, |elapsed_ns| {
+            Some(elapsed_ns.saturating_add(by_ns))
+        });
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        let elapsed = Duration::from_nanos(self.elapsed_ns.load(Relaxed));
+        self.start.checked_add(elapsed).unwrap_or(self.start)
+    }
+}
