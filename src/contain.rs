@@ -17,7 +17,12 @@ pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
 
 /// Drops `value`; false if its destructor panicked. The payload of that panic is dropped too.
 pub(crate) fn drop_contained<V>(value: V) -> bool {
-    match contain(move || drop(value)) {
+    call_contained(move || drop(value))
+}
+
+/// Calls `f` for its effect; false if it panicked. The payload of that panic is dropped too.
+pub(crate) fn call_contained(f: impl FnOnce()) -> bool {
+    match contain(f) {
         Ok(()) => true,
         Err(payload) => {
             drop_payload(payload);

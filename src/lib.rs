@@ -14,6 +14,10 @@ mod observe;
 mod policy;
 mod pool;
 mod priority;
+#[cfg(all(loom, feature = "loom"))]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod protocols;
 mod schedule;
 mod sense;
 mod submit;

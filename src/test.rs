@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::sense::clock::Clock;
-use crate::sync::Arc;
-use crate::sync::stat::{AtomicU64, Relaxed};
+use crate::sync::stat::{Arc, AtomicU64, Relaxed};
 
 /// A clock that stands still until you move it. Clones share their time.
 ///
@@ -38,9 +37,9 @@ impl ManualClock {
     /// Moves the time on. A time beyond 584 years stays there.
     pub fn advance(&self, by: Duration) {
         let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        let _ = self.elapsed_ns.fetch_update(Relaxed, Relaxed, |elapsed_ns| {
-            Some(elapsed_ns.saturating_add(by_ns))
-        });
+        let _ = self
+            .elapsed_ns
+            .fetch_update(Relaxed, Relaxed, |elapsed_ns| Some(elapsed_ns.saturating_add(by_ns)));
     }
 }
 

@@ -44,7 +44,9 @@ fn check(ledger: &Ledger, time: &Timeline, born: Generation, ask: Ask) -> Result
     if born.is_past() {
         return Err(Reason::Forked);
     }
-    if ask.deadline_ns != NO_DEADLINE && !ledger.word().is_closed() && time.now_ns() >= ask.deadline_ns
+    if ask.deadline_ns != NO_DEADLINE
+        && !ledger.word().is_closed()
+        && time.now_ns() >= ask.deadline_ns
     {
         return Err(Reason::Deadline);
     }

@@ -193,7 +193,8 @@ mod recycled {
             if self.loaded.len == BATCH {
                 std::mem::swap(&mut self.loaded, &mut self.spare);
                 if self.loaded.len == BATCH {
-                    DEPOT[self.class].put(std::mem::replace(&mut self.loaded, Chain::EMPTY), self.class);
+                    DEPOT[self.class]
+                        .put(std::mem::replace(&mut self.loaded, Chain::EMPTY), self.class);
                 }
             }
             self.loaded.push(block);

@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use super::block;
 use super::state::{CancelOutcome, Outcome, Published, State};
-use crate::contain::{Payload, contain, drop_contained, drop_payload};
+use crate::contain::{Payload, call_contained, contain, drop_contained};
 use crate::priority::Priority;
 use crate::sync::UnsafeCell;
 use crate::sync::stat::{AtomicU64, Relaxed};
@@ -418,7 +418,7 @@ impl Ended {
             Published::WakeWaiter => {
                 // SAFETY: `WAITER` was set at the moment of publishing: the cell is ours for good.
                 let waiter = job.waiter.with_mut(|cell| unsafe { (*cell).take() });
-                let quiet = waiter.is_none_or(|waiter| wake_contained(waiter));
+                let quiet = waiter.is_none_or(|waiter| call_contained(move || waiter.wake()));
                 aftermath.contained = u64::from(!quiet);
             }
             Published::Unwanted if outcome == Outcome::Panicked => {
@@ -432,17 +432,6 @@ impl Ended {
             }
         }
         aftermath
-    }
-}
-
-/// Wakes, which is user code; false if it panicked.
-fn wake_contained(waiter: Waker) -> bool {
-    match contain(move || waiter.wake()) {
-        Ok(()) => true,
-        Err(payload) => {
-            drop_payload(payload);
-            false
-        }
     }
 }
 

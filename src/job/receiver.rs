@@ -61,7 +61,9 @@ impl<T> Receiver<T> {
                 Ok(unsafe { result.assume_init() })
             }
             // SAFETY: as above, for a panic.
-            Outcome::Panicked => Err(JobError::Panicked(Panic::new(unsafe { self.job.take_panic() }))),
+            Outcome::Panicked => {
+                Err(JobError::Panicked(Panic::new(unsafe { self.job.take_panic() })))
+            }
             Outcome::Cancelled => Err(JobError::Cancelled),
             Outcome::Discarded => Err(JobError::Discarded),
             Outcome::Shed(reason) => Err(JobError::Shed(reason)),

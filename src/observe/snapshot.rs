@@ -34,8 +34,10 @@ pub struct Snapshot {
     pub shed: ShedCounts,
     /// Jobs refused at the door, by reason.
     pub rejected: RejectedCounts,
-    /// Panics of user code other than bodies, all contained: destructors of results nobody took
-    /// and of captures that never ran, wakers, thread hooks, the panic handler.
+    /// Panics of user code other than bodies that the pool contained: destructors of captures that
+    /// never ran, of results and panics' payloads whose handle was gone, wakers, thread hooks, the
+    /// panic handler. Those in the destructor of a handle are contained too, but not counted: a
+    /// handle may outlive its pool.
     pub contained_panics: u64,
     /// Slots held by permits not yet used.
     pub reserved: usize,

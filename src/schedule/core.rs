@@ -11,7 +11,7 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::admission::ledger::{Ledger, Slot};
 use crate::admission::{self, Ask};
-use crate::contain::{Contained, contain, drop_payload};
+use crate::contain::{Contained, Payload, call_contained, drop_contained};
 use crate::error::{Backlog, Panic, Reason, Refusal};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation};
 use crate::observe::counters::{Counted, Counters};
@@ -21,8 +21,8 @@ use crate::policy::service::MeanServiceTime;
 use crate::priority::Priority;
 use crate::sense::clock::Timeline;
 use crate::sense::fork::Generation;
-use crate::sync::stat::{AtomicU64, Relaxed};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::sync::stat::{AtomicU64, Mutex, Relaxed};
+use crate::sync::{Arc, AtomicUsize, Ordering};
 
 /// What the builder has validated.
 pub(crate) struct Settings {
@@ -96,12 +96,9 @@ impl Core {
             counters: Counters::new(settings.workers),
             time,
             born: Generation::current(),
-            service: Service {
-                mean: Mutex::new(MeanServiceTime::default()),
-                published_ns: AtomicU64::new(0),
-            },
+            service: Service::default(),
             keepers: AtomicUsize::new(1),
-            complaints: Mutex::new(Complaints::default()),
+            complaints: Mutex::default(),
             _blocks: Reservation::new(settings.capacity),
             settings,
         };
@@ -230,7 +227,7 @@ impl Core {
         let aftermath = ended.publish();
         self.counters.contained(counted, aftermath.contained);
         if let Some(payload) = aftermath.unclaimed {
-            self.report_panic(Panic::new(payload));
+            self.report_panic(payload, counted);
         }
     }
 
@@ -276,14 +273,17 @@ impl Core {
         }
     }
 
-    fn report_panic(&self, panic: Panic) {
-        let Some(handler) = &self.hooks.panic_handler else {
-            return self.complain(&panic);
+    /// A detached job panicked: tells the handler, or complains and drops what it carried.
+    fn report_panic(&self, payload: Payload, counted: Counted) {
+        let quiet = match &self.hooks.panic_handler {
+            Some(handler) => call_contained(|| handler(Panic::new(payload))),
+            None => {
+                let panic = Panic::new(payload);
+                self.complain(&panic);
+                drop_contained(panic.into_inner())
+            }
         };
-        if let Err(payload) = contain(|| handler(panic)) {
-            drop_payload(payload);
-            self.counters.contained(Counted::Outside, 1);
-        }
+        self.counters.contained(counted, u64::from(!quiet));
     }
 
     /// One line to stderr, at most one per second: a flood of panics must not become a flood of

@@ -63,43 +63,61 @@ mod types {
     use std::sync::Mutex as Unseen;
 
     use crate::job::JobRef;
-    use crate::sync::stat::{AtomicUsize as StatUsize, Relaxed};
     use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
 
-    const FULL: usize = 1;
-    const EMPTY: usize = 0;
+    /// Each item has a cell of its own, made with the deque: loom wants an atomic's creation to be
+    /// known to all who use it, and a second use of a cell would be an edge the real deque
+    /// doesn't promise.
+    const MAX_PUSHES: usize = 8;
 
-    struct Item {
+    const EMPTY: usize = 0;
+    const FULL: usize = 1;
+
+    struct Cell {
         state: AtomicUsize,
         job: UnsafeCell<Option<JobRef>>,
     }
 
-    // SAFETY: the cell is written before `state` is released as full, and taken once, by whoever
-    // swapped it to empty with Acquire.
-    unsafe impl Send for Item {}
+    // SAFETY: a cell's job is written before `state` is released as full, and taken once, by
+    // whoever swapped it to empty with Acquire.
+    unsafe impl Send for Cell {}
     // SAFETY: the same.
-    unsafe impl Sync for Item {}
-
-    impl Item {
-        fn take(&self) -> JobRef {
-            let was = self.state.swap(EMPTY, Ordering::Acquire);
-            assert_eq!(was, FULL, "an item was taken twice");
-            // SAFETY: see above.
-            self.job.with_mut(|job| unsafe { (*job).take() }).expect("full")
-        }
-    }
+    unsafe impl Sync for Cell {}
 
     struct Deque {
-        items: Unseen<VecDeque<Arc<Item>>>,
+        cells: Vec<Cell>,
+        /// How many were pushed, as thieves may see it.
         pushed: AtomicUsize,
-        taken: StatUsize,
+        /// Touched, relaxed, before `order` changes: loom tries both orders of two changes only if
+        /// it sees them meet somewhere.
+        meeting: AtomicUsize,
+        order: Unseen<Order>,
+    }
+
+    /// Which cells are full, oldest first.
+    #[derive(Default)]
+    struct Order {
+        full: VecDeque<usize>,
+        taken: usize,
     }
 
     impl Deque {
-        fn next(&self, from: fn(&mut VecDeque<Arc<Item>>) -> Option<Arc<Item>>) -> Option<JobRef> {
-            let item = from(&mut self.items.lock().unwrap())?;
-            self.taken.fetch_add(1, Relaxed);
-            Some(item.take())
+        fn take(&self, next: fn(&mut VecDeque<usize>) -> Option<usize>) -> Option<JobRef> {
+            self.meeting.fetch_add(1, Ordering::Relaxed);
+            let cell = {
+                let mut order = self.order.lock().unwrap();
+                let cell = next(&mut order.full)?;
+                order.taken += 1;
+                &self.cells[cell]
+            };
+            let was = cell.state.swap(EMPTY, Ordering::Acquire);
+            assert_eq!(was, FULL, "an item was taken twice");
+            // SAFETY: see above.
+            cell.job.with_mut(|job| unsafe { (*job).take() })
+        }
+
+        fn len(&self) -> usize {
+            self.order.lock().unwrap().full.len()
         }
     }
 
@@ -108,40 +126,48 @@ mod types {
     pub(crate) struct Thief(Arc<Deque>);
 
     pub(crate) fn deque() -> (Owner, Thief) {
+        let cell = || Cell { state: AtomicUsize::new(EMPTY), job: UnsafeCell::new(None) };
         let deque = Arc::new(Deque {
-            items: Unseen::new(VecDeque::new()),
+            cells: std::iter::repeat_with(cell).take(MAX_PUSHES).collect(),
             pushed: AtomicUsize::new(0),
-            taken: StatUsize::new(0),
+            meeting: AtomicUsize::new(0),
+            order: Unseen::default(),
         });
         (Owner(Arc::clone(&deque)), Thief(deque))
     }
 
     impl Owner {
         pub(crate) fn push(&self, job: JobRef) {
-            let item = Item { state: AtomicUsize::new(EMPTY), job: UnsafeCell::new(Some(job)) };
-            item.state.store(FULL, Ordering::Release);
-            self.0.items.lock().unwrap().push_back(Arc::new(item));
             // Only the owner writes it, so its own load is exact.
-            let pushed = self.0.pushed.load(Ordering::Relaxed);
-            self.0.pushed.store(pushed + 1, Ordering::Relaxed);
+            let index = self.0.pushed.load(Ordering::Relaxed);
+            let cell =
+                self.0.cells.get(index).expect("a model pushes more than the stand-in holds");
+            // SAFETY: see above; the cell was never used.
+            cell.job.with_mut(|cell| unsafe { *cell = Some(job) });
+            cell.state.store(FULL, Ordering::Release);
+            self.0.meeting.fetch_add(1, Ordering::Relaxed);
+            self.0.order.lock().unwrap().full.push_back(index);
+            self.0.pushed.store(index + 1, Ordering::Relaxed);
         }
 
         pub(crate) fn pop(&self) -> Option<JobRef> {
-            self.0.next(VecDeque::pop_back)
+            self.0.take(VecDeque::pop_back)
         }
 
         pub(crate) fn len(&self) -> usize {
-            self.0.items.lock().unwrap().len()
+            self.0.len()
         }
     }
 
     impl Thief {
         pub(crate) fn steal(&self) -> Option<JobRef> {
-            if self.is_empty() { None } else { self.0.next(VecDeque::pop_front) }
+            self.0.meeting.fetch_add(1, Ordering::Relaxed);
+            if self.is_empty() { None } else { self.0.take(VecDeque::pop_front) }
         }
 
         pub(crate) fn is_empty(&self) -> bool {
-            self.0.taken.load(Relaxed) >= self.0.pushed.load(Ordering::Relaxed)
+            let pushed = self.0.pushed.load(Ordering::Relaxed);
+            self.0.order.lock().unwrap().taken >= pushed
         }
     }
 }

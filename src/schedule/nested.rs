@@ -146,7 +146,7 @@ impl Nest {
     /// Takes all entries out and puts the live ones back in their order. Thieves may take some
     /// meanwhile, which is as good.
     #[cold]
-    fn sweep(&self, shelf: &Shelf) {
+    pub(crate) fn sweep(&self, shelf: &Shelf) {
         let mut swept = self.swept.borrow_mut();
         while let Some(job) = self.owner.pop() {
             if job.state().is_queued() {

@@ -3,7 +3,8 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Parker, fence};
+use crate::sync::stat::Arc;
+use crate::sync::{AtomicUsize, Mutex, Ordering, Parker, fence};
 
 /// One worker that looks for work and would find a job pushed now.
 const SEARCHING: usize = 1;

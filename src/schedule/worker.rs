@@ -6,8 +6,8 @@ use std::ptr::null;
 use super::core::Core;
 use super::lanes::Lanes;
 use super::nested::{self, Nest, Shelf};
+use crate::contain::call_contained;
 use crate::error::{BuildError, ShedReason};
-use crate::contain::{contain, drop_payload};
 use crate::job::{JobRef, JobView, Outcome, Running};
 use crate::observe::counters::Counted;
 use crate::policy::ageing::Turns;
@@ -195,8 +195,7 @@ impl Worker {
 
     fn call_hook(&self, hook: Option<&Box<dyn Fn() + Send + Sync>>) {
         let Some(hook) = hook else { return };
-        if let Err(payload) = contain(hook) {
-            drop_payload(payload);
+        if !call_contained(hook) {
             self.core.counters.contained(self.counted(), 1);
         }
     }

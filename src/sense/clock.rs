@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::contain::Contained;
+use crate::contain::{Contained, contain, drop_payload};
 
 /// Where the pool reads the time it judges by: deadlines, ageing, service time.
 ///
@@ -10,7 +10,8 @@ use crate::contain::Contained;
 /// [`shutdown`](crate::Pool::shutdown) with a limit) use real time instead, since a thread can't
 /// sleep on somebody else's clock. [`ManualClock`](crate::test::ManualClock) is the one for tests.
 ///
-/// A clock may jump in both directions; nothing in the pool panics or is lost because of it.
+/// A clock may jump in both directions; nothing in the pool panics or is lost because of it. If
+/// [`now`](Self::now) itself panics, the pool takes the system's monotonic time instead.
 ///
 /// ```
 /// use std::time::Instant;
@@ -51,7 +52,11 @@ impl Timeline {
     pub(crate) fn now_ns(&self) -> u64 {
         let now = match &self.clock {
             None => Instant::now(),
-            Some(clock) => clock.now(),
+            // User code: on a worker its panic would cost the thread.
+            Some(clock) => contain(|| clock.now()).unwrap_or_else(|payload| {
+                drop_payload(payload);
+                Instant::now()
+            }),
         };
         self.ns_at(now)
     }

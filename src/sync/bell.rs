@@ -4,7 +4,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::{Mutex, Parker};
-use crate::contain::contain;
+use crate::contain::call_contained;
 
 /// A list of those to be woken at the next ring.
 ///
@@ -33,7 +33,7 @@ impl Bell {
         let listeners = std::mem::take(&mut *self.listeners.lock());
         for waker in listeners {
             // A waker that panics must not keep the others asleep.
-            let _ = contain(|| waker.wake());
+            call_contained(|| waker.wake());
         }
     }
 

@@ -20,11 +20,12 @@ pub(crate) use bell::Bell;
 pub(crate) use parker::Parker;
 pub(crate) use types::*;
 
-// Reference counts of shared state are the standard library's in both builds: their protocol is
-// not ours to prove, and leaving them out keeps the models small.
-pub(crate) use std::sync::{Arc, Once};
+pub(crate) use std::sync::Once;
 
-/// Plain counters that only people read; never part of a protocol, so never loom's.
+/// Statistics and other things that only people read, and short locks around them in which nothing
+/// else happens: never part of a protocol, so never loom's.
 pub(crate) mod stat {
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 }

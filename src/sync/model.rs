@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 pub(crate) use loom::hint::spin_loop;
+pub(crate) use loom::sync::Arc;
 pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
@@ -34,11 +35,6 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let guard = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         MutexGuard(Some(guard))
-    }
-
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let guard = self.0.try_lock().ok()?;
-        Some(MutexGuard(Some(guard)))
     }
 }
 

@@ -2,7 +2,10 @@
 
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::hint::spin_loop;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 pub(crate) use std::thread;
 
 /// How many rounds a thread that found nothing looks again before it goes to sleep.

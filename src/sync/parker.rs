@@ -3,9 +3,12 @@
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
-use super::{Arc, Condvar, Mutex, wait_until};
+use super::stat::Arc;
+use super::{Condvar, Mutex, wait_until};
 
 /// Blocks one thread until somebody leaves a token. A token left early is kept, a second is lost.
+///
+/// Its reference count is the standard library's in both builds, since a [`Waker`] asks for that.
 ///
 /// A thread has one parker for all that it waits for, so [`park`](Self::park) may return for an
 /// older reason: whoever parks looks at its condition again, in a loop.

@@ -1,0 +1,182 @@
+//! One job alone: run against cancel against the handle's ways to wait and to go.
+#![cfg(loom)]
+
+use loom_tests::{AtLeast, Seen, explore};
+use std::future::poll_fn;
+use std::sync::Arc;
+use weirpool::JobError;
+use weirpool::loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use weirpool::loom::{future, thread};
+use weirpool::protocols::{Handle, job};
+
+/// Ghost counters of one job: what happened to its body and its slot.
+#[derive(Default)]
+struct Ghost {
+    ran: AtomicUsize,
+    dropped: AtomicUsize,
+    returned: AtomicUsize,
+}
+
+impl Ghost {
+    /// Returns the slot: the body must be gone by then.
+    fn return_slot(&self) {
+        assert_eq!(self.dropped.load(SeqCst), 1, "the slot returned before the body was dropped");
+        assert_eq!(self.returned.fetch_add(1, SeqCst), 0, "the slot returned twice");
+    }
+
+    fn check_ended(&self, ran: usize) {
+        assert_eq!(self.returned.load(SeqCst), 1, "the handle resolved before the slot returned");
+        assert_eq!(self.dropped.load(SeqCst), 1);
+        assert_eq!(self.ran.load(SeqCst), ran);
+    }
+}
+
+/// What a body captures.
+struct Captured(Arc<Ghost>);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        assert_eq!(self.0.dropped.fetch_add(1, SeqCst), 0, "the body was dropped twice");
+    }
+}
+
+/// A job whose body notes that it ran.
+fn ghost_job(ghost: &Arc<Ghost>) -> (weirpool::protocols::Entry, Handle<u32>) {
+    let captured = Captured(Arc::clone(ghost));
+    job(move || {
+        captured.0.ran.fetch_add(1, SeqCst);
+        7
+    })
+}
+
+fn check_result(seen: &Seen, ghost: &Ghost, result: Result<u32, JobError>) {
+    match result {
+        Ok(7) => {
+            seen.note("run won");
+            ghost.check_ended(1);
+        }
+        Err(JobError::Cancelled) => {
+            seen.note("cancel won");
+            ghost.check_ended(0);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A worker runs it, a canceller cancels it, the handle blocks on it.
+#[test]
+fn run_against_cancel_against_join() {
+    explore(
+        "job: run, cancel, join",
+        Some(3),
+        AtLeast(1_000),
+        &["run won", "cancel won"],
+        |seen| {
+            let ghost = Arc::new(Ghost::default());
+            let (entry, handle) = ghost_job(&ghost);
+            let canceller = handle.another();
+            let worker = {
+                let ghost = Arc::clone(&ghost);
+                thread::spawn(move || entry.run(|| ghost.return_slot()))
+            };
+            let cancelling = {
+                let ghost = Arc::clone(&ghost);
+                thread::spawn(move || canceller.cancel(|| ghost.return_slot()))
+            };
+            check_result(seen, &ghost, handle.wait());
+            let (ran, cancelled) = (worker.join().unwrap(), cancelling.join().unwrap());
+            assert!(ran != cancelled, "exactly one of them wins");
+        },
+    );
+}
+
+/// The handle goes while the job runs or is cancelled: the result goes with whoever is last.
+#[test]
+fn run_against_cancel_against_drop_of_the_handle() {
+    /// A result that counts its drops.
+    struct Output(Arc<AtomicUsize>);
+    impl Drop for Output {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    let must_see = ["ran", "cancelled", "dropped by the handle", "dropped by the worker"];
+    explore("job: run, cancel, drop", Some(3), AtLeast(1_000), &must_see, |seen| {
+        let ghost = Arc::new(Ghost::default());
+        let outputs = Arc::new(AtomicUsize::new(0));
+        let (entry, handle) = {
+            let captured = Captured(Arc::clone(&ghost));
+            let output = Output(Arc::clone(&outputs));
+            job(move || {
+                captured.0.ran.fetch_add(1, SeqCst);
+                output
+            })
+        };
+        let canceller = handle.another();
+        let worker = {
+            let ghost = Arc::clone(&ghost);
+            thread::spawn(move || entry.run(|| ghost.return_slot()))
+        };
+        let dropping = {
+            let outputs = Arc::clone(&outputs);
+            thread::spawn(move || {
+                let before = outputs.load(SeqCst);
+                drop(handle);
+                (before, outputs.load(SeqCst))
+            })
+        };
+        let cancelled = canceller.cancel(|| ghost.return_slot());
+        drop(canceller);
+        let (ran, by_handle) = (worker.join().unwrap(), dropping.join().unwrap());
+        assert!(ran != cancelled, "exactly one of them wins");
+        seen.note(if ran { "ran" } else { "cancelled" });
+        if ran {
+            seen.note(match by_handle {
+                (0, 1) => "dropped by the handle",
+                _ => "dropped by the worker",
+            });
+        }
+        assert_eq!(outputs.load(SeqCst), 1, "the result, made or captured, is dropped once");
+        ghost.check_ended(usize::from(ran));
+    });
+}
+
+/// The handle is polled by a task, with its waker replaced in between, while a worker runs it.
+#[test]
+fn the_last_waker_is_woken() {
+    explore("job: wakers", Some(3), AtLeast(100), &["pending first", "ready at once"], |seen| {
+        let (entry, mut handle) = job(|| 7);
+        let worker = thread::spawn(move || entry.run(|| ()));
+        let seen = seen.clone();
+        let first =
+            future::block_on(poll_fn(|context| std::task::Poll::Ready(handle.poll(context))));
+        let result = match first {
+            std::task::Poll::Ready(result) => {
+                seen.note("ready at once");
+                result
+            }
+            std::task::Poll::Pending => {
+                seen.note("pending first");
+                // A new block_on has a new waker: one that woke only the first would hang.
+                future::block_on(poll_fn(|context| handle.poll(context)))
+            }
+        };
+        assert_eq!(result.unwrap(), 7);
+        assert!(worker.join().unwrap());
+    });
+}
+
+/// A task that polled goes away while the worker publishes.
+#[test]
+fn a_handle_with_a_waker_is_dropped_against_the_publisher() {
+    explore("job: drop with waker", None, AtLeast(100), &[], |_| {
+        let (entry, mut handle) = job(|| 7);
+        let worker = thread::spawn(move || entry.run(|| ()));
+        let _ = future::block_on(poll_fn(|context| {
+            std::task::Poll::Ready(handle.poll(context).is_ready())
+        }));
+        drop(handle);
+        assert!(worker.join().unwrap());
+    });
+}

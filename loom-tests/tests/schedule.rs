@@ -1,0 +1,209 @@
+//! Queues and sleep alone: what is pushed is found, whoever goes to sleep at that moment.
+#![cfg(loom)]
+
+use loom_tests::{AtLeast, explore};
+use std::sync::Arc;
+use weirpool::loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use weirpool::loom::thread;
+use weirpool::protocols::{Entry, Lanes, Nest, Shelf, Sleep, job, nest};
+
+/// What the workers of a model share.
+struct Crew {
+    lanes: Lanes,
+    shelf: Option<Shelf>,
+    sleep: Sleep,
+    slept: AtomicUsize,
+    done: AtomicUsize,
+}
+
+impl Crew {
+    fn new(workers: usize, shelf: Option<Shelf>) -> Arc<Self> {
+        Arc::new(Self {
+            lanes: Lanes::new(4),
+            shelf,
+            sleep: Sleep::new(workers),
+            slept: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        self.lanes.has_work() || self.shelf.as_ref().is_some_and(|shelf| !shelf.is_empty())
+    }
+
+    fn take(&self) -> Option<Entry> {
+        self.lanes.take().or_else(|| self.shelf.as_ref().and_then(Shelf::steal))
+    }
+
+    /// Works like a worker until it has run `quota` jobs, then like a worker inside a long body:
+    /// it takes part in nothing. Workers begin as searching.
+    fn work(&self, worker: usize, quota: usize) {
+        let mut searching = true;
+        for _ in 0..quota {
+            let entry = loop {
+                if let Some(entry) = self.take() {
+                    break entry;
+                }
+                if !searching {
+                    self.sleep.start_searching();
+                    searching = true;
+                }
+                self.sleep.fall_asleep(worker);
+                if !self.has_work() {
+                    self.slept.fetch_add(1, SeqCst);
+                    self.sleep.park(worker);
+                }
+                self.sleep.get_up(worker);
+            };
+            if searching && self.sleep.stop_searching() && self.has_work() {
+                self.sleep.notify(1);
+            }
+            searching = false;
+            assert!(entry.run(|| ()));
+            self.done.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn push(&self) {
+        let (entry, handle) = job(|| ());
+        drop(handle);
+        self.lanes.push(entry);
+        self.sleep.notify(1);
+    }
+}
+
+/// A job is pushed while the only worker goes to sleep. Nothing else would ever wake it.
+#[test]
+fn push_against_park() {
+    explore("sleep: push, park", None, AtLeast(100), &["slept", "stayed awake"], |seen| {
+        let crew = Crew::new(1, None);
+        let worker = {
+            let crew = Arc::clone(&crew);
+            thread::spawn(move || crew.work(0, 1))
+        };
+        crew.push();
+        worker.join().unwrap();
+        seen.note(if crew.slept.load(SeqCst) > 0 { "slept" } else { "stayed awake" });
+    });
+}
+
+/// Two jobs, two workers that run one each and then are busy for ever: the second job must not
+/// rely on the worker that took the first.
+#[test]
+fn the_last_searcher_passes_the_search_on() {
+    explore(
+        "sleep: last searcher",
+        Some(2),
+        AtLeast(1_000),
+        &["one slept", "none slept"],
+        |seen| {
+            let crew = Crew::new(2, None);
+            let workers: Vec<_> = (0..2)
+                .map(|worker| {
+                    let crew = Arc::clone(&crew);
+                    thread::spawn(move || crew.work(worker, 1))
+                })
+                .collect();
+            crew.push();
+            crew.push();
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            assert_eq!(crew.done.load(SeqCst), 2);
+            seen.note(if crew.slept.load(SeqCst) > 0 { "one slept" } else { "none slept" });
+        },
+    );
+}
+
+/// A body pushes a child to its own deque and never looks at it: a sleeping peer must.
+#[test]
+fn a_nested_push_against_park() {
+    explore("sleep: nested push, park", None, AtLeast(100), &["slept", "stayed awake"], |seen| {
+        let (nest, shelf) = nest();
+        let crew = Crew::new(1, Some(shelf));
+        let peer = {
+            let crew = Arc::clone(&crew);
+            thread::spawn(move || crew.work(0, 1))
+        };
+        let (entry, handle) = job(|| ());
+        drop(handle);
+        nest.push(entry);
+        crew.sleep.notify(1);
+        peer.join().unwrap();
+        seen.note(if crew.slept.load(SeqCst) > 0 { "slept" } else { "stayed awake" });
+    });
+}
+
+/// Runs what an entry leads to, if it is alive.
+fn run(entry: Option<Entry>) -> usize {
+    usize::from(entry.is_some_and(|entry| entry.run(|| ())))
+}
+
+/// The owner sweeps tombstones out of its deque while a thief steals.
+#[test]
+fn sweep_against_steal() {
+    let must_see = ["stolen", "kept", "thief met a tombstone or nothing"];
+    explore("queues: sweep, steal", None, AtLeast(10), &must_see, |seen| {
+        let (nest, shelf) = nest();
+        let (dead, dead_handle) = job(|| ());
+        let (alive, alive_handle) = job(|| ());
+        nest.push(dead);
+        nest.push(alive);
+        assert!(dead_handle.another().cancel(|| ()));
+        let thief = thread::spawn(move || run(shelf.steal()));
+        nest.sweep();
+        let stolen = thief.join().unwrap();
+        let mut ran = stolen;
+        while let Some(entry) = nest.pop() {
+            ran += run(Some(entry));
+        }
+        assert_eq!(ran, 1, "the job that lives is run once, the other never");
+        seen.note(if stolen == 1 { "stolen" } else { "kept" });
+        if stolen == 0 {
+            seen.note("thief met a tombstone or nothing");
+        }
+        drop((dead_handle, alive_handle));
+    });
+}
+
+/// A body joins its newest child in place while a thief steals it.
+#[test]
+fn join_in_place_against_steal() {
+    explore("queues: join, steal", Some(3), AtLeast(10), &["joined", "stolen"], |seen| {
+        let (nest, shelf): (Nest, Shelf) = nest();
+        let (entry, handle) = job(|| 7);
+        nest.push(entry);
+        let thief = thread::spawn(move || run(shelf.steal()));
+        let in_place = handle.another();
+        let retract = handle.another();
+        let mine = in_place.run(|| ());
+        if mine {
+            nest.retract(&retract);
+        }
+        drop(retract);
+        assert_eq!(handle.wait().unwrap(), 7);
+        assert_eq!(thief.join().unwrap() + usize::from(mine), 1);
+        seen.note(if mine { "joined" } else { "stolen" });
+        assert!(nest.pop().is_none(), "no entry is left behind");
+    });
+}
+
+/// A cancelled job's entry is taken out of its lane while a worker takes it.
+#[test]
+fn cancel_against_take() {
+    explore("queues: cancel, take", None, AtLeast(50), &["ran", "cancelled"], |seen| {
+        let lanes = Arc::new(Lanes::new(1));
+        let (entry, handle) = job(|| ());
+        lanes.push(entry);
+        let worker = {
+            let lanes = Arc::clone(&lanes);
+            thread::spawn(move || run(lanes.take()))
+        };
+        let mine = handle.another();
+        let cancelled = mine.cancel(|| drop(lanes.remove(&mine)));
+        let ran = worker.join().unwrap();
+        assert_eq!(ran + usize::from(cancelled), 1);
+        seen.note(if cancelled { "cancelled" } else { "ran" });
+        assert!(lanes.take().is_none(), "no entry is left behind");
+    });
+}

@@ -1,0 +1,268 @@
+//! A process that forks with a pool in it: the child is told so at once, the parent sees nothing.
+#![cfg(unix)]
+
+mod support;
+
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use support::{Elsewhere, Gate, elsewhere, hold, quiet_panic, resolve};
+use weirpool::{JobError, JobHandle, Pool, Reason, Shutdown};
+
+/// Seconds after which a child that hangs is ended by its alarm.
+const ALARM_S: u32 = 20;
+
+/// What a child does, step by step; each step says whether it was right.
+type Steps<'a> = Vec<(&'static str, Box<dyn FnOnce() -> bool + 'a>)>;
+
+fn step<'a>(
+    name: &'static str,
+    run: impl FnOnce() -> bool + 'a,
+) -> (&'static str, Box<dyn FnOnce() -> bool + 'a>) {
+    (name, Box::new(run))
+}
+
+/// Forks, takes the `steps` in the child, and fails here with the name of the one that was wrong,
+/// panicked or hung. The child tells each step's number through a pipe before it takes it.
+#[track_caller]
+fn in_a_child(steps: Steps<'_>) {
+    let names: Vec<_> = steps.iter().map(|step| step.0).collect();
+    let mut ends = [0; 2];
+    // SAFETY: `ends` has room for the two descriptors.
+    let answer = unsafe { libc::pipe(ends.as_mut_ptr()) };
+    assert_eq!(answer, 0);
+    // SAFETY: the child goes on with this thread alone, and leaves through `_exit` in `walk`.
+    let child = match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", io::Error::last_os_error()),
+        0 => walk(steps, ends[1]),
+        child => child,
+    };
+    let mut status = 0;
+    // SAFETY: `status` is a valid place, and `child` is ours to wait for.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } == -1 {
+        assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::Interrupted);
+    }
+    let reached = last_byte(ends);
+    let step = reached.map_or("none", |reached| names[usize::from(reached)]);
+    assert!(!libc::WIFSIGNALED(status), "signal {} at: {step}", libc::WTERMSIG(status));
+    assert_eq!(libc::WEXITSTATUS(status), 0, "wrong in the child: {step}");
+}
+
+/// The child's part.
+fn walk(steps: Steps<'_>, progress: libc::c_int) -> ! {
+    // SAFETY: the default action of the alarm ends the process, which is what we want.
+    unsafe { libc::alarm(ALARM_S) };
+    let right = catch_unwind(AssertUnwindSafe(|| {
+        steps.into_iter().enumerate().all(|(number, (_, run))| {
+            let number = number as u8;
+            // SAFETY: one byte from a live variable, to a pipe that is open.
+            unsafe { libc::write(progress, (&raw const number).cast(), 1) };
+            run()
+        })
+    }));
+    let code = match right {
+        Ok(true) => 0,
+        Ok(false) => 1,
+        Err(_) => 2,
+    };
+    // SAFETY: ends the child without destructors or exit handlers, as a forked child should.
+    unsafe { libc::_exit(code) }
+}
+
+/// The last byte in the pipe, of which both ends are closed then.
+fn last_byte([read, write]: [libc::c_int; 2]) -> Option<u8> {
+    let mut bytes = [0_u8; 256];
+    // SAFETY: both descriptors are ours, and `bytes` has room for as many as we ask for. A byte of
+    // our own in front makes sure that the read has something to return.
+    unsafe {
+        let end = u8::MAX;
+        libc::write(write, (&raw const end).cast(), 1);
+        let length = libc::read(read, bytes.as_mut_ptr().cast(), bytes.len());
+        libc::close(read);
+        libc::close(write);
+        let length = usize::try_from(length).expect("there is at least our own byte");
+        bytes[..length].iter().rev().find(|&&byte| byte != end).copied()
+    }
+}
+
+fn is_discarded<T>(outcome: Result<T, JobError>) -> bool {
+    matches!(outcome, Err(JobError::Discarded))
+}
+
+#[test]
+fn a_pool_used_after_fork_says_so_at_once() {
+    for priority in [weirpool::Priority::Normal, weirpool::Priority::Critical] {
+        let pool = Pool::new(3, 8).unwrap();
+        hold(&pool, 3).release();
+        let permits = [pool.try_reserve().unwrap(), pool.try_reserve().unwrap()];
+        let permits = Cell::new(Some(permits));
+        let spec = pool.job().priority(priority);
+        in_a_child(vec![
+            step("submit", || {
+                let refused = spec.try_submit(|| 5).map(drop).unwrap_err();
+                refused.reason() == Reason::Forked && refused.run_here() == 5
+            }),
+            step("spawn", || spec.try_spawn(|| ()).unwrap_err().reason() == Reason::Forked),
+            step("reserve", || {
+                spec.try_reserve().map(drop).unwrap_err().reason() == Reason::Forked
+            }),
+            step("use a permit made before", || {
+                let [used, dropped] = permits.take().unwrap();
+                drop(dropped);
+                let refused = used.submit(|| 6).map(drop).unwrap_err();
+                refused.reason() == Reason::Forked && refused.run_here() == 6
+            }),
+        ]);
+        drop(permits);
+        assert_eq!(pool.in_flight(), 0);
+        hold(&pool, 3).release();
+    }
+}
+
+#[test]
+fn joins_in_the_child_give_discarded() {
+    let pool = Pool::new(1, 8).unwrap();
+    let held = hold(&pool, 1);
+    let jobs: [JobHandle<u32>; 3] = [1, 2, 3].map(|i| pool.try_submit(move || i).unwrap());
+    let (jobs, running) = (Cell::new(Some(jobs)), Cell::new(Some(held)));
+    in_a_child(vec![
+        step("join a queued job", || {
+            let [joined, timed, dropped] = jobs.take().unwrap();
+            drop(dropped);
+            let in_time = timed.join_timeout(Duration::from_secs(3600)).expect("at once");
+            is_discarded(joined.join()) && is_discarded(in_time)
+        }),
+        step("join a running job", || {
+            let held = running.take().unwrap();
+            held.handles.into_iter().all(|handle| is_discarded(handle.join()))
+        }),
+    ]);
+    running.take().unwrap().release();
+    for (i, job) in (1..).zip(jobs.take().unwrap()) {
+        assert_eq!(resolve(job).unwrap(), i, "in the parent");
+    }
+}
+
+#[test]
+fn shutdown_and_drop_in_the_child_return_at_once() {
+    for how in [Shutdown::Drain, Shutdown::Discard] {
+        let pool = Pool::new(3, 16).unwrap();
+        let held = hold(&pool, 3);
+        let queued = pool.try_submit(|| 8).unwrap();
+        let owned = Cell::new(Some((pool.clone(), queued)));
+        in_a_child(vec![
+            step("shutdown", || {
+                pool.shutdown(how, None);
+                true
+            }),
+            step("shutdown with a bound", || {
+                pool.shutdown(how, Some(Duration::from_secs(3600)));
+                true
+            }),
+            step("close", || {
+                pool.close();
+                true
+            }),
+            step("look", || {
+                let _ = (pool.in_flight(), pool.capacity(), pool.workers(), pool.is_closed());
+                true
+            }),
+            step("drop", || {
+                drop(owned.take());
+                true
+            }),
+        ]);
+        assert!(!pool.is_closed(), "the parent's is open");
+        held.release();
+        let (own, queued) = owned.take().unwrap();
+        assert_eq!(resolve(queued).unwrap(), 8);
+        drop(own);
+        assert_eq!(resolve(pool.try_submit(|| 9).unwrap()).unwrap(), 9);
+    }
+}
+
+#[test]
+fn dropping_the_last_handle_in_the_child_returns_at_once() {
+    let pool = Pool::new(2, 16).unwrap();
+    let held = hold(&pool, 2);
+    let queued = pool.try_submit(|| 8).unwrap();
+    let owned = Cell::new(Some(pool));
+    in_a_child(vec![step("drop", || {
+        drop(owned.take());
+        true
+    })]);
+    held.release();
+    assert_eq!(resolve(queued).unwrap(), 8);
+    drop(owned.take());
+}
+
+#[test]
+fn a_body_that_forks_is_told_in_the_child_too() {
+    let pool = Pool::new(1, 8).unwrap();
+    let own = pool.clone();
+    let forks = pool.try_submit(move || {
+        let job = Cell::new(Some(own.try_submit(|| 3).unwrap()));
+        in_a_child(vec![
+            step("submit", || own.try_spawn(|| ()).unwrap_err().reason() == Reason::Forked),
+            step("join", || is_discarded(job.take().unwrap().join())),
+            step("shutdown", || {
+                own.shutdown(Shutdown::Drain, None);
+                true
+            }),
+        ]);
+        job.take().unwrap().join().unwrap()
+    });
+    assert_eq!(resolve(forks.unwrap()).unwrap(), 3, "the parent's joins it in place");
+}
+
+#[test]
+fn a_fork_under_load_finds_no_lock_held() {
+    let pool = Pool::new(2, 32).unwrap();
+    let stop = Gate::new();
+    let submitters: Vec<_> = (0..3)
+        .map(|i| {
+            let (pool, stop) = (pool.clone(), stop.clone());
+            elsewhere(move || {
+                let mut accepted = 0_u64;
+                while !stop.is_open() {
+                    match pool.try_submit(move || {
+                        if i == 0 {
+                            quiet_panic()
+                        }
+                    }) {
+                        Ok(job) if i == 1 => {
+                            job.cancel();
+                        }
+                        Ok(job) => drop(job.join()),
+                        Err(refused) => assert_eq!(refused.reason(), Reason::Full),
+                    }
+                    accepted += 1;
+                }
+                accepted
+            })
+        })
+        .collect();
+    for _ in 0..support::rounds(40, 200) {
+        let job = Cell::new(pool.try_submit(|| ()).ok());
+        in_a_child(vec![
+            step("submit", || pool.try_spawn(|| ()).unwrap_err().reason() == Reason::Forked),
+            step("cancel and drop", || {
+                job.take().is_none_or(|job| !job.cancel() || job.is_finished())
+            }),
+            step("shutdown", || {
+                pool.shutdown(Shutdown::Drain, None);
+                true
+            }),
+        ]);
+    }
+    stop.open();
+    submitters.into_iter().map(Elsewhere::wait).for_each(|accepted| assert!(accepted > 0));
+    elsewhere({
+        let pool = pool.clone();
+        move || pool.wait_idle()
+    })
+    .wait();
+    assert_eq!(pool.in_flight(), 0);
+}
