@@ -12,7 +12,7 @@ use crate::job::{JobRef, Receiver};
 use crate::schedule::worker::InPlace;
 use crate::schedule::{Core, Worker};
 use crate::sense::fork::Generation;
-use crate::sync::{Parker, SPIN_ROUNDS, spin_loop};
+use crate::sync::{Parker, spin_until};
 
 /// A job's identity, unique within its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,13 +161,7 @@ impl<T> JobHandle<T> {
 
     /// Blocks until there is a result or `until` has come.
     fn block_until(&mut self, until: Option<Instant>) -> Option<Result<T, JobError>> {
-        for _ in 0..SPIN_ROUNDS {
-            if self.receiver.is_finished() {
-                break;
-            }
-            spin_loop();
-        }
-        if self.receiver.is_finished() {
+        if spin_until(|| self.receiver.is_finished()) {
             return self.ready();
         }
         let parker = Parker::of_this_thread();

@@ -6,6 +6,7 @@
 mod support;
 
 use std::hint::black_box;
+use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use support::{
     resolve, rounds, watched,
 };
 use weirpool::test::ManualClock;
-use weirpool::{Clock, JobError, JobHandle, Pool, Priority, Reason};
+use weirpool::{Clock, JobError, JobHandle, Pool, Priority, Reason, Shutdown};
 
 const PRIORITIES: [Priority; 4] =
     [Priority::Low, Priority::Normal, Priority::High, Priority::Critical];
@@ -414,7 +415,7 @@ fn joins_too_deep_for_the_stack_are_refused_and_their_jobs_still_run() {
         let (ran, too_deep, lost) = (Count::new(), Count::new(), Count::new());
         let in_handler = lost.clone();
         let builder = Pool::builder().batch().workers(workers).capacity(2 * DEPTH as usize);
-        let builder = builder.stack_size(256 << 10).panic_handler(move |_| in_handler.add());
+        let builder = builder.stack_size(1 << 20).panic_handler(move |_| in_handler.add());
         let pool = builder.build().unwrap();
         let (own, bodies, refused) = (pool.clone(), ran.clone(), too_deep.clone());
         let root = pool.try_submit(move || dive(&own, DEPTH, &bodies, &refused)).unwrap();
@@ -430,6 +431,47 @@ fn joins_too_deep_for_the_stack_are_refused_and_their_jobs_still_run() {
             assert!(too_deep.get() > 0, "the stack has an end");
         }
     }
+}
+
+/// Tells a child process how large a stack to try, in bytes.
+const STACK: &str = "WEIRPOOL_STACK_BYTES";
+
+/// A chain of joins on a pool with such stacks, if the builder takes it.
+fn dive_on_a_stack_of(bytes: usize) {
+    let builder = Pool::builder().batch().workers(1).capacity(1000);
+    let Ok(pool) = builder.stack_size(bytes).build() else {
+        return;
+    };
+    fn chain(pool: &Pool, depth: u32) {
+        if depth > 0 {
+            let own = pool.clone();
+            let child = pool.try_submit(move || chain(&own, depth - 1)).unwrap();
+            assert!(matches!(child.join(), Ok(()) | Err(JobError::TooDeep)));
+        }
+    }
+    let own = pool.clone();
+    resolve(pool.try_submit(move || chain(&own, 900)).unwrap()).unwrap();
+    pool.wait_idle();
+    assert_eq!((pool.in_flight(), pool.snapshot().panicked), (0, 0));
+    pool.shutdown(Shutdown::Drain, None);
+}
+
+#[test]
+fn joins_overflow_no_stack_however_small_it_may_be() {
+    if let Ok(bytes) = std::env::var(STACK) {
+        return dive_on_a_stack_of(bytes.parse().unwrap());
+    }
+    let mut wrong = String::new();
+    for kib in [8, 16, 24, 32, 64, 128, 512] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "joins_overflow_no_stack_however_small_it_may_be", "--nocapture"]);
+        let output = command.env(STACK, (kib << 10_usize).to_string()).output().unwrap();
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            wrong += &format!("{kib} KiB: {}\n{said}\n", output.status);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]

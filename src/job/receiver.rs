@@ -60,9 +60,10 @@ impl<T> Receiver<T> {
                 // SAFETY: just written.
                 Ok(unsafe { result.assume_init() })
             }
-            // SAFETY: as above, for a panic.
             Outcome::Panicked => {
-                Err(JobError::Panicked(Panic::new(unsafe { self.job.take_panic() })))
+                // SAFETY: as above, for a panic.
+                let payload = unsafe { self.job.take_panic() };
+                Err(JobError::Panicked(Panic::new(payload)))
             }
             Outcome::Cancelled => Err(JobError::Cancelled),
             Outcome::Discarded => Err(JobError::Discarded),

@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
 }
 
-type Hook = Contained<Box<dyn Fn() + Send + Sync>>;
+pub(crate) type Hook = Contained<Box<dyn Fn() + Send + Sync>>;
 type PanicHandler = Contained<Box<dyn Fn(Panic) + Send + Sync>>;
 
 /// User code that the pool calls.

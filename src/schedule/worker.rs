@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ptr::null;
 
-use super::core::Core;
+use super::core::{Core, Hook};
 use super::lanes::Lanes;
 use super::nested::{self, Nest, Shelf};
 use crate::contain::call_contained;
@@ -12,7 +12,7 @@ use crate::job::{JobRef, JobView, Outcome, Running};
 use crate::observe::counters::Counted;
 use crate::policy::ageing::Turns;
 use crate::priority::Priority;
-use crate::sync::{Arc, SPIN_ROUNDS, local, spin_loop, thread};
+use crate::sync::{Arc, local, spin_until, thread};
 
 /// Every so many picks the oldest comes first, not the newest: two jobs that submit each other for
 /// ever must not starve what lies below them, or in the lane.
@@ -109,9 +109,9 @@ fn main(core: Arc<Core>, index: usize, nest: Nest) {
     let leaving = Leaving(core);
     let worker = Worker::new(Arc::clone(&leaving.0), index, nest);
     let _entered = worker.enter();
-    worker.call_hook(worker.core.hooks.on_thread_start.as_deref());
+    worker.call_hook(worker.core.hooks.on_thread_start.as_ref());
     worker.work();
-    worker.call_hook(worker.core.hooks.on_thread_stop.as_deref());
+    worker.call_hook(worker.core.hooks.on_thread_stop.as_ref());
 }
 
 /// While it lives, the thread knows its worker.
@@ -193,9 +193,9 @@ impl Worker {
         Counted::ByWorker(self.index)
     }
 
-    fn call_hook(&self, hook: Option<&Box<dyn Fn() + Send + Sync>>) {
+    fn call_hook(&self, hook: Option<&Hook>) {
         let Some(hook) = hook else { return };
-        if !call_contained(hook) {
+        if !call_contained(&***hook) {
             self.core.counters.contained(self.counted(), 1);
         }
     }
@@ -304,11 +304,8 @@ impl Worker {
         if !self.searching.replace(true) {
             self.core.sleep.start_searching();
         }
-        for _ in 0..SPIN_ROUNDS {
-            if self.core.has_work() {
-                return true;
-            }
-            spin_loop();
+        if spin_until(|| self.core.has_work()) {
+            return true;
         }
         self.core.sleep.fall_asleep(self.index);
         let over = self.is_over();

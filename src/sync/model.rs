@@ -2,7 +2,6 @@
 
 use std::ops::{Deref, DerefMut};
 
-pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::Arc;
 pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
@@ -11,7 +10,9 @@ pub(crate) use loom::thread;
 pub(crate) use loom::thread_local as loom_thread_local;
 
 /// A spin adds schedules and proves nothing.
-pub(crate) const SPIN_ROUNDS: u32 = 0;
+pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
+    false
+}
 
 /// The standard library's thread-locals are shared by all of loom's threads, so these are loom's.
 macro_rules! local {

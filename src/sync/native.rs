@@ -8,8 +8,20 @@ pub(crate) use std::sync::atomic::{
 };
 pub(crate) use std::thread;
 
-/// How many rounds a thread that found nothing looks again before it goes to sleep.
-pub(crate) const SPIN_ROUNDS: u32 = 64;
+/// How many rounds a thread that found nothing looks again before it goes to sleep: about a
+/// microsecond, which is what waking it would cost.
+const SPIN_ROUNDS: u32 = 64;
+
+/// Looks again and again for a short while; true once `ready` is.
+pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {
+    for _ in 0..SPIN_ROUNDS {
+        if ready() {
+            return true;
+        }
+        spin_loop();
+    }
+    false
+}
 
 /// A thread-local value that needs no destructor.
 macro_rules! local {
