@@ -19,8 +19,8 @@ pub(crate) const MAX_WORKERS: usize = 4096;
 const DEFAULT_SLOTS_PER_WORKER: usize = 64;
 /// What the standard library gives its threads.
 const DEFAULT_STACK_SIZE: usize = 2 << 20;
-/// Less than this can't hold the pool's own frames and one body of any use.
-const MIN_STACK_SIZE: usize = 16 << 10;
+/// Less than this can't hold the pool's own frames, a job and one more in place.
+const MIN_STACK_SIZE: usize = 64 << 10;
 /// Far above any stack of use, far below what would overflow the arithmetic of others.
 const MAX_STACK_SIZE: usize = isize::MAX as usize / 2;
 const DEFAULT_AGEING_BOUND: Duration = Duration::from_secs(1);
@@ -101,7 +101,10 @@ impl Builder {
         self
     }
 
-    /// The stack of each worker in bytes, at least 16 384. Default 2 MiB.
+    /// The stack of each worker in bytes, at least 65 536. Default 2 MiB.
+    ///
+    /// Jobs run in place by a join share it; when less than a quarter is left (at least 32 KiB, at
+    /// most 256 KiB), a join answers [`JobError::TooDeep`](crate::JobError::TooDeep) instead.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes;
         self

@@ -66,7 +66,8 @@ impl<T> JobHandle<T> {
     /// [`JobError`] if the job has no result.
     ///
     /// # Panics
-    /// If the result was taken before.
+    /// If the result was taken before, or if a body joins its own job. (Two bodies that join each
+    /// other wait for ever, as two threads would.)
     pub fn join(mut self) -> Result<T, JobError> {
         if let Some(result) = self.ready() {
             return result;

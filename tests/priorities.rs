@@ -271,6 +271,30 @@ fn a_lower_lane_starts_at_the_first_pick_past_the_ageing_bound_while_higher_work
 }
 
 #[test]
+fn a_job_in_a_busy_peers_queue_ages_like_any() {
+    let (pool, clock) = frozen(2);
+    let jobs = Ticking { pool, clock, step: STEP, log: Log::new() };
+    let (begun, held) = (jobs.clock.now(), hold(&jobs.pool, 1));
+    let (submitted, peer, own) = (Gate::new(), Gate::new(), jobs.clone());
+    let (done, pass) = (submitted.clone(), peer.clone());
+    let busy = jobs.pool.try_submit(move || {
+        own.submit(Normal);
+        done.open();
+        pass.pass();
+    });
+    submitted.pass();
+    (0..100).for_each(|_| jobs.submit(High));
+    held.release();
+    eventually("all have been served by one worker", || jobs.log.entries().len() == 101);
+    peer.open();
+    resolve(busy.unwrap()).unwrap();
+
+    let starts = jobs.log.entries();
+    let waited = starts.iter().find(|start| start.0 == Normal).unwrap().1 - begun;
+    assert!(waited < AGEING_BOUND + STEP, "waited {waited:?}");
+}
+
+#[test]
 fn a_lower_lane_is_served_once_per_ageing_bound() {
     let jobs = Ticking::new(STEP);
     let held = hold(&jobs.pool, 1);

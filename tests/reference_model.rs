@@ -241,9 +241,6 @@ impl Sequential {
 
     fn door(&self, priority: Priority) -> Door {
         let may_go = |victim| {
-            if std::env::var_os("NODISP").is_some() {
-                return false;
-            }
             let is_it = |job: &Job| job.fate == Fate::Queued && job.priority == victim;
             self.jobs.iter().any(is_it)
         };

@@ -436,7 +436,7 @@ impl Ended {
 }
 
 /// A job as seen from inside its own body, which counts no reference.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobView(NonNull<Header>);
 
 impl JobRef {

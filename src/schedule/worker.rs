@@ -22,8 +22,10 @@ const FAIR_EVERY: u32 = 32;
 const SERVICE_BATCH: u64 = 32;
 const SERVICE_EVERY_NS: u64 = 10_000_000;
 
-/// A stack that has less left than this runs no further job in place.
-const STACK_RESERVE: usize = 256 << 10;
+/// What must be left of a stack for one more job in place: a quarter of it, but at least what the
+/// pool's own frames and a modest body take, and no more than any but an odd body could want.
+const MIN_STACK_RESERVE: usize = 32 << 10;
+const MAX_STACK_RESERVE: usize = 256 << 10;
 
 local! {
     static CURRENT: Cell<*const Worker> = Cell::new(null());
@@ -378,7 +380,12 @@ impl Worker {
     }
 
     /// Runs a queued job here and now, on top of the present body, for a join.
+    ///
+    /// # Panics
+    /// If the present body joins its own job, which would wait for ever.
     fn run_in_place(&self, job: &JobRef) -> InPlace {
+        let joins_itself = self.body().is_some_and(|body| body.job == job.view());
+        assert!(!joins_itself, "a job can't join itself");
         if !job.state().is_queued() {
             return InPlace::Elsewhere;
         }
@@ -468,9 +475,8 @@ impl Stack {
         self.size.saturating_sub(self.top.abs_diff(address_here()))
     }
 
-    /// What must be left for one more job: a quarter of a small stack, a fixed part of a large one.
     fn reserve(&self) -> usize {
-        (self.size / 4).min(STACK_RESERVE)
+        (self.size / 4).clamp(MIN_STACK_RESERVE, MAX_STACK_RESERVE)
     }
 }
 
