@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::admission::ledger::MAX_CAPACITY;
+use crate::admission::partition::Partition;
 use crate::contain::Contained;
 use crate::error::{BuildError, Panic};
 use crate::pool::Pool;
@@ -14,6 +15,9 @@ use crate::sense::fork;
 
 /// More threads than this are a mistake in any setting of a CPU pool.
 pub(crate) const MAX_WORKERS: usize = 4096;
+
+/// More tenants than this want a limiter of their own in front.
+const MAX_PARTITIONS: usize = 256;
 
 /// Slots per worker if the capacity isn't set.
 const DEFAULT_SLOTS_PER_WORKER: usize = 64;
@@ -46,6 +50,8 @@ pub struct Builder {
     workers: Option<usize>,
     capacity: Option<usize>,
     critical_reserve: usize,
+    partitions: Vec<(String, Partition)>,
+    max_bytes: Option<u64>,
     stack_size: usize,
     ageing_bound: Duration,
     clock: Option<Box<dyn Clock>>,
@@ -60,6 +66,8 @@ impl Builder {
             workers: None,
             capacity: None,
             critical_reserve: 0,
+            partitions: Vec::new(),
+            max_bytes: None,
             stack_size: DEFAULT_STACK_SIZE,
             ageing_bound: DEFAULT_AGEING_BOUND,
             clock: None,
@@ -92,6 +100,20 @@ impl Builder {
     /// the capacity. Default 0.
     pub fn critical_reserve(mut self, slots: usize) -> Self {
         self.critical_reserve = slots;
+        self
+    }
+
+    /// A share of the slots for one tenant, by a name that [`Pool::partition`] finds again. At most
+    /// 256 of them; their reserved shares and the critical reserve fit in the capacity together.
+    pub fn partition(mut self, name: impl Into<String>, partition: Partition) -> Self {
+        self.partitions.push((name.into(), partition));
+        self
+    }
+
+    /// A second budget: the bytes that jobs may hold together, as declared by
+    /// [`JobSpec::bytes`](crate::JobSpec::bytes); at least 1. Default: none.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
         self
     }
 
@@ -161,6 +183,10 @@ impl Builder {
         let capacity = self.capacity.unwrap_or(workers * DEFAULT_SLOTS_PER_WORKER);
         in_range("capacity", capacity, 1..=MAX_CAPACITY)?;
         in_range("critical_reserve", self.critical_reserve, 0..=capacity - 1)?;
+        check_partitions(&self.partitions, capacity, self.critical_reserve)?;
+        if self.max_bytes == Some(0) {
+            return Err(invalid("max_bytes", 0, "above zero"));
+        }
         in_range("stack_size", self.stack_size, MIN_STACK_SIZE..=MAX_STACK_SIZE)?;
         let ageing_bound_ns = u64::try_from(self.ageing_bound.as_nanos()).unwrap_or(u64::MAX);
         if ageing_bound_ns == 0 {
@@ -175,6 +201,8 @@ impl Builder {
             workers,
             capacity,
             critical_reserve: self.critical_reserve,
+            partitions: self.partitions,
+            max_bytes: self.max_bytes,
             stack_size: self.stack_size,
             ageing_bound_ns,
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
@@ -187,6 +215,30 @@ impl Builder {
 
 fn default_workers() -> usize {
     num_cpus::get().clamp(1, MAX_WORKERS)
+}
+
+fn check_partitions(
+    partitions: &[(String, Partition)],
+    capacity: usize,
+    critical_reserve: usize,
+) -> Result<(), BuildError> {
+    in_range("partition count", partitions.len(), 0..=MAX_PARTITIONS)?;
+    let mut left = capacity - critical_reserve;
+    for (at, (name, partition)) in partitions.iter().enumerate() {
+        if partitions[..at].iter().any(|(known, _)| known == name) {
+            return Err(invalid("partition", name, "a name of its own"));
+        }
+        if partition.reserved > left {
+            let expected = "a reserved share that fits in the capacity beside the other reserves";
+            return Err(invalid("partition", (name, partition), expected));
+        }
+        left -= partition.reserved;
+        if partition.max.is_some_and(|max| max < partition.reserved.max(1)) {
+            let expected = "a maximum of at least 1 and at least the reserved share";
+            return Err(invalid("partition", (name, partition), expected));
+        }
+    }
+    Ok(())
 }
 
 fn in_range(
@@ -212,6 +264,8 @@ impl fmt::Debug for Builder {
             .field("workers", &self.workers)
             .field("capacity", &self.capacity)
             .field("critical_reserve", &self.critical_reserve)
+            .field("partitions", &self.partitions)
+            .field("max_bytes", &self.max_bytes)
             .field("stack_size", &self.stack_size)
             .field("ageing_bound", &self.ageing_bound)
             .field("seed", &self.seed)

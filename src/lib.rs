@@ -103,11 +103,14 @@ mod priority;
 #[allow(missing_docs)]
 pub mod protocols;
 mod schedule;
+mod scope;
 mod sense;
 mod submit;
 mod sync;
 pub mod test;
+mod wait;
 
+pub use admission::partition::Partition;
 pub use builder::Builder;
 pub use context::{Context, context, is_cancelled};
 pub use error::{BuildError, JobError, Panic, Reason, Refusal, Rejected, ShedReason};
@@ -117,5 +120,7 @@ pub use observe::snapshot::{RejectedCounts, ShedCounts, Snapshot};
 pub use pool::Pool;
 pub use priority::Priority;
 pub use schedule::{Shutdown, ShutdownReport};
+pub use scope::{Scope, ScopedHandle};
 pub use sense::clock::Clock;
-pub use submit::{JobSpec, Permit};
+pub use submit::{JobSpec, PartitionId, Permit};
+pub use wait::Submit;

@@ -1,17 +1,21 @@
 //! The pool's handle.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
+use crate::admission::ledger::MAX_CAPACITY;
 use crate::builder::Builder;
 use crate::error::{BuildError, Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::observe::load::Load;
 use crate::observe::snapshot::Snapshot;
 use crate::schedule::{Core, Shutdown, ShutdownReport, Worker};
-use crate::submit::{JobSpec, Permit};
-use crate::sync::Arc;
+use crate::submit::{JobSpec, PartitionId, Permit};
+use crate::sync::{Alarm, Arc};
+use crate::wait::Submit;
 
 /// A thread pool that knows its limit and says no early.
 ///
@@ -97,6 +101,55 @@ impl Pool {
         self.job().try_spawn(f)
     }
 
+    /// Submits a job as soon as there is a slot for it: a future for any runtime.
+    ///
+    /// It waits while the pool, the job's partition or the budget of bytes is full, first come first
+    /// served within a partition and priority; [`try_submit`](Self::try_submit) of the same or a
+    /// lower priority doesn't overtake. A closed pool, a deadline that has passed and a job larger
+    /// than the whole budget are refused at once. Dropping the future gives up.
+    ///
+    /// ```
+    /// let pool = weirpool::Pool::new(1, 1)?;
+    /// let answer = pollster::block_on(async {
+    ///     let handle = pool.submit(|| 6 * 7).await.unwrap();
+    ///     handle.await.unwrap()
+    /// });
+    /// assert_eq!(answer, 42);
+    /// # Ok::<(), weirpool::BuildError>(())
+    /// ```
+    pub fn submit<F, T>(&self, f: F) -> Submit<F, T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.job().submit(f)
+    }
+
+    /// As [`submit`](Self::submit), blocking the calling thread. On a worker of this pool it never
+    /// waits, like [`try_submit`](Self::try_submit).
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job if the pool is closed, and whatever else waiting doesn't cure.
+    pub fn submit_blocking<F, T>(&self, f: F) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.job().submit_blocking(f)
+    }
+
+    /// As [`submit_blocking`](Self::submit_blocking), but no longer than `limit` of real time.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job; when the time is up, with the reason it waited on.
+    pub fn submit_timeout<F, T>(&self, f: F, limit: Duration) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.job().submit_timeout(f, limit)
+    }
+
     /// A job with its own priority, deadline and so on.
     #[inline]
     pub fn job(&self) -> JobSpec<'_> {
@@ -109,6 +162,31 @@ impl Pool {
     /// [`Refusal`] if there is no slot.
     pub fn try_reserve(&self) -> Result<Permit, Refusal> {
         self.job().try_reserve()
+    }
+
+    /// Takes several slots, all or none.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there are not so many; then none is taken.
+    pub fn try_reserve_many(&self, count: usize) -> Result<Vec<Permit>, Refusal> {
+        self.job().try_reserve_many(count)
+    }
+
+    /// The partition of that name, to submit with ([`JobSpec::partition`]).
+    pub fn partition(&self, name: &str) -> Option<PartitionId> {
+        let partitions = &self.core.settings.partitions;
+        let index = partitions.iter().position(|(known, _)| known == name)?;
+        let index = u16::try_from(index).expect("the builder limits their number");
+        Some(PartitionId::new(index, self.core.id()))
+    }
+
+    /// Sets the capacity, at least 1 and at most 1 048 575 (a number outside is taken as the
+    /// nearest). Raising it lets waiting submits in. After lowering it nothing is admitted until
+    /// enough has drained; until then [`in_flight`](Self::in_flight) may be above it.
+    pub fn set_capacity(&self, slots: usize) {
+        if !self.core.is_forked() {
+            self.core.set_capacity(slots.clamp(1, MAX_CAPACITY));
+        }
     }
 
     /// Refuses new work from now on; what was accepted still runs. Permits not yet used are void.
@@ -149,6 +227,55 @@ impl Pool {
         self.core.shutdown(how, limit)
     }
 
+    /// As [`shutdown`](Self::shutdown), for async callers on any runtime. It begins at its first
+    /// poll; dropping it stops the waiting, not the shutdown.
+    ///
+    /// With a `limit` it uses one short-lived thread to keep the time; if that can't be created, it
+    /// waits without a limit.
+    ///
+    /// ```
+    /// use weirpool::Shutdown;
+    ///
+    /// let pool = weirpool::Pool::new(1, 8)?;
+    /// pool.try_spawn(|| ()).unwrap();
+    /// let report = pollster::block_on(pool.shutdown_async(Shutdown::Drain, None));
+    /// assert_eq!(report.still_running, 0);
+    /// # Ok::<(), weirpool::BuildError>(())
+    /// ```
+    pub fn shutdown_async(
+        &self,
+        how: Shutdown,
+        limit: Option<Duration>,
+    ) -> impl Future<Output = ShutdownReport> + Send + use<> {
+        let core = Arc::clone(&self.core);
+        let mut begun = false;
+        let mut alarm = None;
+        poll_fn(move |context| {
+            if !begun {
+                let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+                alarm = until.and_then(Alarm::at);
+            }
+            let ended = core.poll_shutdown(how, &mut begun, context);
+            match &alarm {
+                Some(alarm) if ended.is_pending() && alarm.has_expired(context.waker()) => {
+                    Poll::Ready(core.report())
+                }
+                _ => ended,
+            }
+        })
+    }
+
+    /// As [`wait_idle`](Self::wait_idle), for async callers on any runtime.
+    pub fn wait_idle_async(&self) -> impl Future<Output = ()> + Send + use<> {
+        let core = Arc::clone(&self.core);
+        poll_fn(move |context| {
+            if core.is_forked() || Worker::is_current_of(&core) {
+                return Poll::Ready(());
+            }
+            core.poll_idle(context)
+        })
+    }
+
     /// Waits until nothing is queued or running. Does not close the pool, so that new work may
     /// come in by the time it returns. On a worker of this pool it returns at once.
     pub fn wait_idle(&self) {
@@ -162,7 +289,8 @@ impl Pool {
         self.core.ledger.capacity()
     }
 
-    /// Slots in use: permits, queued and running jobs. Never above [`capacity`](Self::capacity).
+    /// Slots in use: permits, queued and running jobs. Never above [`capacity`](Self::capacity),
+    /// unless that was lowered and has not drained yet.
     pub fn in_flight(&self) -> usize {
         self.core.ledger.word().in_flight()
     }

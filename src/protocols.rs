@@ -3,7 +3,9 @@
 
 use std::task::{Context, Poll, Waker};
 
-use crate::admission::ledger;
+use crate::admission::ledger::{self, Holding};
+use crate::admission::partition::Partition;
+use crate::admission::waiters::{self, Standing};
 use crate::error::JobError;
 use crate::job::{Ended, JobRef, Origin, Outcome, Receiver};
 use crate::priority::Priority;
@@ -16,37 +18,79 @@ use crate::sync::stat::Arc;
 #[derive(Clone)]
 pub struct Ledger(Arc<ledger::Ledger>);
 
-/// One slot; dropping it returns it.
-pub struct Slot(Arc<ledger::Ledger>);
+/// One slot, with what is held beside it; dropping it returns all of it.
+pub struct Slot(Arc<ledger::Ledger>, Holding);
+
+/// What is asked for: a priority, a partition by its number, bytes.
+#[derive(Clone, Copy)]
+pub struct Claim(ledger::Claim);
+
+impl Claim {
+    pub fn new(priority: Priority, partition: Option<u16>, bytes: u64) -> Self {
+        Self(ledger::Claim { priority, holding: Holding { partition, bytes } })
+    }
+
+    fn plain(critical: bool) -> Self {
+        Self::new(if critical { Priority::Critical } else { Priority::Normal }, None, 0)
+    }
+}
 
 impl Ledger {
     pub fn new(capacity: usize, critical_reserve: usize) -> Self {
-        Self(Arc::new(ledger::Ledger::new(capacity, critical_reserve)))
+        Self::divided(capacity, critical_reserve, &[], None)
+    }
+
+    pub fn divided(
+        capacity: usize,
+        critical_reserve: usize,
+        partitions: &[Partition],
+        max_bytes: Option<u64>,
+    ) -> Self {
+        Self(Arc::new(ledger::Ledger::new(capacity, critical_reserve, partitions, max_bytes)))
     }
 
     /// A slot, or whether the refusal said "closed".
     pub fn take(&self, critical: bool) -> Result<Slot, bool> {
-        self.0.take(critical).map(|slot| self.own(slot)).map_err(|no| no == ledger::NoSlot::Closed)
+        self.take_as(Claim::plain(critical))
+    }
+
+    pub fn take_as(&self, claim: Claim) -> Result<Slot, bool> {
+        let taken = self.0.take(claim.0);
+        taken.map(|slot| self.own(slot)).map_err(|no| no == ledger::NoSlot::Closed)
     }
 
     pub fn reserve(&self) -> bool {
-        self.0.reserve(false).is_ok()
+        self.0.reserve(Claim::plain(false).0, 1).is_ok()
     }
 
     pub fn redeem(&self) -> Option<Slot> {
-        self.0.redeem().ok().map(|slot| self.own(slot))
+        self.redeem_as(Claim::plain(false))
+    }
+
+    pub fn redeem_as(&self, claim: Claim) -> Option<Slot> {
+        self.0.redeem(claim.0.holding).ok().map(|slot| self.own(slot))
     }
 
     pub fn cancel_permit(&self) {
-        self.0.cancel_permit();
+        self.cancel_permit_as(Claim::plain(false));
+    }
+
+    pub fn cancel_permit_as(&self, claim: Claim) {
+        self.0.cancel_permit(claim.0.holding);
     }
 
     pub fn close(&self) -> Option<usize> {
-        self.0.close()
+        let jobs = self.0.close();
+        self.0.close_waiters();
+        jobs
     }
 
     pub fn in_flight(&self) -> usize {
         self.0.word().in_flight()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes().used()
     }
 
     /// Blocks until no job is left.
@@ -54,15 +98,48 @@ impl Ledger {
         self.0.settled().wait(None, || self.0.watch().jobs() == 0);
     }
 
+    /// Waits in line for a slot; none once the ledger is closed.
+    pub fn wait(&self, claim: Claim) -> Option<Slot> {
+        let place = self.join(claim);
+        let parker = Parker::of_this_thread();
+        loop {
+            match place.ask(&parker.waker()) {
+                Standing::Waiting => parker.park(),
+                Standing::Granted => return self.redeem_as(claim),
+                Standing::Closed => return None,
+            }
+        }
+    }
+
+    /// Takes a place in line and gives it up again.
+    pub fn wait_briefly(&self, claim: Claim) {
+        let place = self.join(claim);
+        self.0.waiters().leave(&self.0, place.1);
+    }
+
+    fn join(&self, claim: Claim) -> Place {
+        Place(Arc::clone(&self.0), self.0.waiters().join(&self.0, claim.0))
+    }
+
     fn own(&self, slot: ledger::Slot<'_>) -> Slot {
+        let holding = slot.holding();
         slot.leave_with_job();
-        Slot(Arc::clone(&self.0))
+        Slot(Arc::clone(&self.0), holding)
+    }
+}
+
+/// A place in line.
+struct Place(Arc<ledger::Ledger>, waiters::Ticket);
+
+impl Place {
+    fn ask(&self, waker: &Waker) -> Standing {
+        self.0.waiters().ask(self.1, waker)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        ledger::Slot::of_ended_job(&self.0).give_back();
+        ledger::Slot::of_ended_job(&self.0, self.1).give_back();
     }
 }
 
@@ -71,6 +148,8 @@ fn origin() -> Origin {
         priority: Priority::Normal,
         enqueued_ns: 0,
         deadline_ns: NO_DEADLINE,
+        holding: Holding::default(),
+        scoped: false,
         owner: std::ptr::NonNull::dangling(),
     }
 }
@@ -82,8 +161,9 @@ pub struct Entry(JobRef);
 pub struct Handle<T>(Receiver<T>);
 
 /// A queued job.
-pub fn job<T: Send>(body: impl FnOnce() -> T + Send) -> (Entry, Handle<T>) {
-    let (entry, receiver) = Receiver::new_job(body, origin());
+pub fn job<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> (Entry, Handle<T>) {
+    // SAFETY: models give it bodies that borrow nothing.
+    let (entry, receiver) = unsafe { Receiver::new_job(body, origin()) };
     (Entry(entry), Handle(receiver))
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::admission::Ask;
-use crate::admission::ledger::Slot;
+use crate::admission::ledger::{Holding, Slot};
+use crate::admission::{Ask, Membership, partition};
 use crate::error::{Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::job::{JobRef, Receiver};
@@ -13,11 +13,12 @@ use crate::priority::Priority;
 use crate::schedule::{Core, Worker};
 use crate::sense::clock::NO_DEADLINE;
 use crate::sync::Arc;
+use crate::wait::Submit;
 
 /// What is asked for one job beyond the defaults, from [`Pool::job`].
 ///
-/// What isn't set is inherited if this is called inside a body of the same pool: the priority and
-/// the deadline of the running job.
+/// What isn't set is inherited if this is called inside a body of the same pool: the priority, the
+/// deadline and the partition of the running job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,12 +38,18 @@ pub struct JobSpec<'a> {
     priority: Option<Priority>,
     deadline: Option<Instant>,
     timeout: Option<Duration>,
+    partition: Option<PartitionId>,
+    bytes: u64,
 }
 
 impl<'a> JobSpec<'a> {
     #[inline]
     pub(crate) fn new(pool: &'a Pool) -> Self {
-        Self { pool, priority: None, deadline: None, timeout: None }
+        Self { pool, priority: None, deadline: None, timeout: None, partition: None, bytes: 0 }
+    }
+
+    pub(crate) fn pool(&self) -> &'a Pool {
+        self.pool
     }
 
     /// How urgent the job is; default [`Priority::Normal`].
@@ -62,6 +69,20 @@ impl<'a> JobSpec<'a> {
     /// clock is none.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// The partition whose slots the job uses, from [`Pool::partition`]. One of another pool is
+    /// refused with [`Reason::Partition`](crate::Reason::Partition).
+    pub fn partition(mut self, partition: PartitionId) -> Self {
+        self.partition = Some(partition);
+        self
+    }
+
+    /// How much of the pool's budget of bytes ([`Builder::max_bytes`](crate::Builder::max_bytes))
+    /// the job holds until it ends. Default 0; not inherited.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
         self
     }
 
@@ -96,11 +117,48 @@ impl<'a> JobSpec<'a> {
         let ask = self.ask();
         match core.admit(ask) {
             Ok(slot) => {
-                let job = JobRef::detached(f, core.origin(ask));
+                let job = JobRef::detached(f, core.origin(ask, slot.holding()));
                 core.push(slot, job);
                 Ok(())
             }
             Err(refusal) => Err(Rejected::new(f, refusal)),
+        }
+    }
+
+    /// See [`Pool::submit`].
+    pub fn submit<F, T>(self, f: F) -> Submit<F, T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Submit::new(self.pool.clone(), self.ask(), f)
+    }
+
+    /// See [`Pool::submit_blocking`].
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job if it is refused.
+    pub fn submit_blocking<F, T>(self, f: F) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.submit(f).block_until(None)
+    }
+
+    /// See [`Pool::submit_timeout`].
+    ///
+    /// # Errors
+    /// [`Rejected`] with the job if it is refused, or the reason it waited on if the time is up.
+    pub fn submit_timeout<F, T>(self, f: F, limit: Duration) -> Result<JobHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match Instant::now().checked_add(limit) {
+            // A limit that overflows the clock is none.
+            None => self.submit_blocking(f),
+            until => self.submit(f).block_until(until),
         }
     }
 
@@ -109,15 +167,24 @@ impl<'a> JobSpec<'a> {
     /// # Errors
     /// [`Refusal`] if there is no slot.
     pub fn try_reserve(self) -> Result<Permit, Refusal> {
-        let core = self.pool.core();
         let ask = self.ask();
-        core.reserve(ask)?;
+        self.pool.core().reserve(ask, 1)?;
         Ok(Permit { pool: Some(self.pool.clone()), ask })
+    }
+
+    /// See [`Pool::try_reserve_many`].
+    ///
+    /// # Errors
+    /// [`Refusal`] if there are not so many slots; then none is taken.
+    pub fn try_reserve_many(self, count: usize) -> Result<Vec<Permit>, Refusal> {
+        let ask = self.ask();
+        self.pool.core().reserve(ask, count)?;
+        Ok((0..count).map(|_| Permit { pool: Some(self.pool.clone()), ask }).collect())
     }
 
     /// What the door is asked: what was set, else what the running body hands down.
     #[inline]
-    fn ask(&self) -> Ask {
+    pub(crate) fn ask(&self) -> Ask {
         let core = self.pool.core();
         let parent = Worker::with_current(|worker| {
             worker.filter(|worker| worker.is_of(core)).and_then(Worker::body)
@@ -127,7 +194,9 @@ impl<'a> JobSpec<'a> {
             (None, None) => parent.map_or(NO_DEADLINE, |body| body.deadline_ns),
             (deadline, timeout) => self.deadline_ns(core, deadline, timeout),
         };
-        Ask { priority, deadline_ns }
+        let inherited = parent.and_then(|body| body.partition).map(Membership::Of);
+        let partition = self.partition.map(|partition| partition.of(core)).or(inherited);
+        Ask { priority, deadline_ns, partition, bytes: self.bytes }
     }
 
     #[cold]
@@ -157,14 +226,41 @@ impl fmt::Debug for JobSpec<'_> {
 
 /// Makes the job and queues it.
 #[inline]
-fn submit<F, T>(core: &Core, slot: Slot<'_>, ask: Ask, f: F) -> JobHandle<T>
+pub(crate) fn submit<F, T>(core: &Core, slot: Slot<'_>, ask: Ask, f: F) -> JobHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let (job, receiver) = Receiver::new_job(f, core.origin(ask));
+    // SAFETY: neither the body nor its result borrows anything.
+    let (job, receiver) = unsafe { Receiver::new_job(f, core.origin(ask, slot.holding())) };
     core.push(slot, job);
     JobHandle::new(receiver, core.born())
+}
+
+/// What a permit that was given for `ask` holds beyond its slot.
+pub(crate) fn holding(ask: Ask) -> Holding {
+    let partition = match ask.partition {
+        Some(Membership::Of(index)) => Some(index),
+        Some(Membership::Foreign) | None => None,
+    };
+    Holding { partition, bytes: ask.bytes }
+}
+
+/// One partition of one pool, from [`Pool::partition`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PartitionId {
+    index: partition::Index,
+    pool: u64,
+}
+
+impl PartitionId {
+    pub(crate) fn new(index: partition::Index, pool: u64) -> Self {
+        Self { index, pool }
+    }
+
+    fn of(self, core: &Core) -> Membership {
+        if self.pool == core.id() { Membership::Of(self.index) } else { Membership::Foreign }
+    }
 }
 
 /// A slot taken before the job is known, from [`Pool::try_reserve`].
@@ -201,7 +297,7 @@ impl Permit {
     {
         let pool = self.pool.take().expect("only taken by value");
         let core = pool.core();
-        match core.redeem() {
+        match core.redeem(holding(self.ask)) {
             Ok(slot) => Ok(submit(core, slot, self.ask, f)),
             Err(refusal) => Err(Rejected::new(f, refusal)),
         }
@@ -211,7 +307,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.core().ledger.cancel_permit();
+            pool.core().ledger.cancel_permit(holding(self.ask));
         }
     }
 }

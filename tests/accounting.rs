@@ -943,3 +943,35 @@ fn a_destructor_that_submits_while_its_job_is_cancelled_does_not_deadlock() {
     next.join().unwrap();
     assert_all_slots_free(&pool);
 }
+
+#[test]
+fn a_critical_job_inherits_the_slot_of_the_one_it_displaces() {
+    let _watchdog = watchdog();
+    let pool = Pool::new(1, 2).unwrap();
+    let busy = occupy(&pool);
+    let (dropped_on, drops) = mpsc::channel();
+    let capture = on_drop(move || dropped_on.send(thread::current().id()).unwrap());
+    let ran = Arc::new(AtomicBool::new(false));
+    let flag = ran.clone();
+    let victim = pool
+        .try_submit(move || {
+            flag.store(true, SeqCst);
+            drop(capture);
+        })
+        .unwrap();
+    let critical = pool
+        .job()
+        .priority(Priority::Critical)
+        .try_submit(|| 7)
+        .expect("it displaces the queued one");
+    assert_eq!(recv(&drops), thread::current().id());
+    assert!(victim.is_finished());
+    assert!(matches!(victim.join(), Err(JobError::Shed(ShedReason::Displaced))));
+    assert_eq!((pool.in_flight(), pool.queued()), (2, 1));
+    assert_eq!(pool.try_submit(|| ()).unwrap_err().reason(), Reason::Full);
+    busy.free();
+    assert_eq!(critical.join().unwrap(), 7);
+    assert!(!ran.load(SeqCst));
+    assert_eq!(pool.snapshot().shed.get(ShedReason::Displaced), 1);
+    assert_all_slots_free(&pool);
+}

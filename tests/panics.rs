@@ -787,3 +787,27 @@ fn taking_a_result_twice_is_the_callers_own_panic() {
     }
     assert_all_slots_free(&pool);
 }
+
+#[test]
+fn a_displaced_job_whose_capture_panics_is_contained() {
+    check(
+        &[Case {
+            story: "displaced by a critical job",
+            play: |pool| {
+                let busy = occupy(pool);
+                let victim = armed(pool);
+                let critical = pool
+                    .job()
+                    .priority(Priority::Critical)
+                    .try_submit(|| 5)
+                    .expect("it displaces the victim");
+                assert!(victim.join().unwrap_err().is_shed());
+                busy.free();
+                assert_eq!(critical.join().unwrap(), 5);
+            },
+            panicked: 0,
+            contained: 1,
+        }],
+        || Pool::new(1, 2).unwrap(),
+    );
+}

@@ -9,6 +9,6 @@ mod receiver;
 mod state;
 
 pub(crate) use block::Reservation;
-pub(crate) use raw::{Ended, JobRef, JobView, Origin, Running};
+pub(crate) use raw::{Ended, JobRef, JobView, Origin, Running, Seized};
 pub(crate) use receiver::Receiver;
 pub(crate) use state::Outcome;

@@ -11,6 +11,8 @@ use std::task::Waker;
 
 use super::block;
 use super::state::{CancelOutcome, Outcome, Published, State};
+use crate::admission::ledger::Holding;
+use crate::admission::partition;
 use crate::contain::{Payload, call_contained, contain, drop_contained};
 use crate::priority::Priority;
 use crate::sync::UnsafeCell;
@@ -21,6 +23,9 @@ use crate::sync::stat::{AtomicU64, Relaxed};
 pub(crate) struct Header {
     pub(super) state: State,
     priority: Priority,
+    flags: Flags,
+    /// [`NO_PARTITION`], or the partition it holds its slot in.
+    partition: partition::Index,
     vtable: &'static VTable,
     owner: NonNull<()>,
     pub(super) waiter: UnsafeCell<Option<Waker>>,
@@ -33,6 +38,34 @@ pub(crate) struct Header {
 #[cfg(not(all(loom, feature = "loom")))]
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Header>() == 64);
 
+/// What is special about a job; immutable.
+#[derive(Clone, Copy)]
+struct Flags(u8);
+
+impl Flags {
+    /// The block ends with the bytes the job holds; see [`JobRef::holding`].
+    const HAS_BYTES: u8 = 1;
+    /// A scope waits for its end.
+    const SCOPED: u8 = 2;
+
+    fn of(origin: &Origin) -> Self {
+        let has_bytes = if origin.holding.bytes != 0 { Self::HAS_BYTES } else { 0 };
+        let scoped = if origin.scoped { Self::SCOPED } else { 0 };
+        Self(has_bytes | scoped)
+    }
+
+    fn has_bytes(self) -> bool {
+        self.0 & Self::HAS_BYTES != 0
+    }
+
+    fn is_scoped(self) -> bool {
+        self.0 & Self::SCOPED != 0
+    }
+}
+
+/// Of a job outside of partitions.
+const NO_PARTITION: partition::Index = partition::Index::MAX;
+
 /// The place of a job that was not pushed yet.
 pub(crate) const UNPLACED: u64 = u64::MAX;
 
@@ -42,6 +75,9 @@ pub(crate) struct Origin {
     pub(crate) priority: Priority,
     pub(crate) enqueued_ns: u64,
     pub(crate) deadline_ns: u64,
+    pub(crate) holding: Holding,
+    /// Whether a scope waits for the job's end.
+    pub(crate) scoped: bool,
     /// The pool's shared state. The job doesn't keep it alive; its slot does.
     pub(crate) owner: NonNull<()>,
 }
@@ -63,6 +99,10 @@ impl Header {
         self.owner
     }
 
+    pub(crate) fn partition(&self) -> Option<partition::Index> {
+        (self.partition != NO_PARTITION).then_some(self.partition)
+    }
+
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
@@ -81,6 +121,8 @@ impl Header {
 
 /// What depends on the types of a job's body and result.
 struct VTable {
+    /// Of the block without the bytes at its end.
+    layout: Layout,
     /// Calls the body and leaves its result, or what its panic carried; true for a result.
     run: unsafe fn(NonNull<Header>) -> bool,
     drop_body: unsafe fn(NonNull<Header>) -> bool,
@@ -107,6 +149,7 @@ union Stage<F, T> {
 impl<F: FnOnce() -> T, T> Block<F, T> {
     const LAYOUT: Layout = Layout::new::<Self>();
     const VTABLE: VTable = VTable {
+        layout: Self::LAYOUT,
         run: Self::run,
         drop_body: Self::drop_body,
         drop_result: Self::drop_result,
@@ -185,11 +228,19 @@ impl<F: FnOnce() -> T, T> Block<F, T> {
     /// The caller gave back the last reference, and the stage is empty.
     unsafe fn free(job: NonNull<Header>) {
         let block = job.cast::<Self>();
+        // SAFETY: nobody else has the block, which is alive until the next line.
+        let has_bytes = unsafe { job.as_ref() }.flags.has_bytes();
+        let layout = if has_bytes { with_bytes(Self::LAYOUT).0 } else { Self::LAYOUT };
         // SAFETY: nobody else has the block. Unions drop nothing, so the stage is left alone.
         unsafe { block.drop_in_place() };
         // SAFETY: the block was allocated with this layout, and is dead now.
-        unsafe { block::free(block.cast(), Self::LAYOUT) };
+        unsafe { block::free(block.cast(), layout) };
     }
+}
+
+/// A block's layout with a number at its end, and where that number is.
+fn with_bytes(layout: Layout) -> (Layout, usize) {
+    layout.extend(Layout::new::<u64>()).expect("a block is far smaller than the address space")
 }
 
 /// One reference to a job's block.
@@ -225,29 +276,55 @@ impl JobRef {
     /// A queued job that nobody asks for the result of.
     pub(crate) fn detached<F, T>(body: F, origin: Origin) -> Self
     where
-        F: FnOnce() -> T + Send,
-        T: Send,
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
     {
-        Self(Self::birth(body, origin, false))
+        // SAFETY: it borrows nothing.
+        Self(unsafe { Self::birth(body, origin, false) })
     }
 
     /// A queued job: the reference for its queue, and the one for its handle.
-    pub(super) fn with_handle<F, T>(body: F, origin: Origin) -> (Self, Self)
+    ///
+    /// # Safety
+    /// What the body and its result borrow lives until the job has ended, and what the result
+    /// borrows until the handle is gone.
+    pub(super) unsafe fn with_handle<F, T>(body: F, origin: Origin) -> (Self, Self)
     where
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let block = Self::birth(body, origin, true);
+        // SAFETY: the caller's promise.
+        let block = unsafe { Self::birth(body, origin, true) };
         (Self(block), Self(block))
     }
 
     /// The one allocation of a job. It is made with one reference for each `JobRef` it is owed.
+    ///
+    /// # Safety
+    /// See [`Self::with_handle`].
     #[inline]
-    fn birth<F: FnOnce() -> T, T>(body: F, origin: Origin, with_handle: bool) -> NonNull<Header> {
-        let block = block::allocate(Block::<F, T>::LAYOUT).cast::<Block<F, T>>();
+    unsafe fn birth<F: FnOnce() -> T, T>(
+        body: F,
+        origin: Origin,
+        with_handle: bool,
+    ) -> NonNull<Header> {
+        let Holding { partition, bytes } = origin.holding;
+        let layout = Block::<F, T>::LAYOUT;
+        let block = if bytes == 0 {
+            block::allocate(layout)
+        } else {
+            let (layout, at) = with_bytes(layout);
+            let block = block::allocate(layout);
+            // SAFETY: the layout has room for the number at that offset, aligned.
+            unsafe { block.byte_add(at).cast::<u64>().write(bytes) };
+            block
+        };
+        let block = block.cast::<Block<F, T>>();
         let header = Header {
             state: State::new(with_handle),
             priority: origin.priority,
+            flags: Flags::of(&origin),
+            partition: partition.unwrap_or(NO_PARTITION),
             vtable: const { &Block::<F, T>::VTABLE },
             owner: origin.owner,
             waiter: UnsafeCell::new(None),
@@ -269,6 +346,19 @@ impl JobRef {
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
+    }
+
+    /// What the job holds beyond its slot. Few jobs hold bytes, so the number isn't in the header
+    /// but behind the block.
+    pub(crate) fn holding(&self) -> Holding {
+        let bytes = if self.flags.has_bytes() {
+            let (_, at) = with_bytes(self.vtable.layout);
+            // SAFETY: the block is alive, and was made with the number at that offset.
+            unsafe { self.0.byte_add(at).cast::<u64>().read() }
+        } else {
+            0
+        };
+        Holding { partition: self.partition(), bytes }
     }
 
     /// Wins the job in order to run it.
@@ -390,6 +480,16 @@ impl Ended {
         self.outcome
     }
 
+    /// What the job holds beyond its slot.
+    pub(crate) fn holding(&self) -> Holding {
+        self.job.holding()
+    }
+
+    /// Whether a scope waits for the job's end.
+    pub(crate) fn is_scoped(&self) -> bool {
+        self.job.flags.is_scoped()
+    }
+
     /// If the handle is gone, drops the result before the slot returns. Returns how many panics
     /// of user code were contained in this job's ending so far.
     pub(crate) fn drop_unwanted(&mut self) -> u64 {
@@ -409,7 +509,20 @@ impl Ended {
     pub(crate) fn publish(self) -> Aftermath {
         let Self { job, outcome, has_result, .. } = self;
         let mut aftermath = Aftermath { unclaimed: None, contained: 0 };
-        match job.state.publish(outcome, has_result) {
+        let mut published = job.state.publish(outcome, has_result);
+        if published == Published::Unwanted {
+            // Nothing is published, and the handle is gone for good.
+            if outcome == Outcome::Panicked {
+                // SAFETY: so the payload is still this thread's, and it was not taken.
+                aftermath.unclaimed = Some(unsafe { job.take_panic() });
+            } else {
+                // SAFETY: the same, for the result.
+                let quiet = unsafe { job.drop_result() };
+                aftermath.contained = u64::from(!quiet);
+            }
+            published = job.state.publish(outcome, false);
+        }
+        match published {
             Published::Released => job.forget(),
             Published::Last => {
                 job.free();
@@ -421,15 +534,7 @@ impl Ended {
                 let quiet = waiter.is_none_or(|waiter| call_contained(move || waiter.wake()));
                 aftermath.contained = u64::from(!quiet);
             }
-            Published::Unwanted if outcome == Outcome::Panicked => {
-                // SAFETY: the handle was gone at the moment of publishing: the payload is ours.
-                aftermath.unclaimed = Some(unsafe { job.take_panic() });
-            }
-            Published::Unwanted => {
-                // SAFETY: the same, for the result.
-                let quiet = unsafe { job.drop_result() };
-                aftermath.contained = u64::from(!quiet);
-            }
+            Published::Unwanted => unreachable!("only a job with a result has an unwanted one"),
         }
         aftermath
     }

@@ -24,13 +24,18 @@ unsafe impl<T: Send> Sync for Receiver<T> {}
 
 impl<T> Receiver<T> {
     /// Makes a queued job and its receiver.
+    ///
+    /// # Safety
+    /// What the body and its result borrow lives until the job has ended, and what the result
+    /// borrows until the receiver is gone.
     #[inline]
-    pub(crate) fn new_job<F>(body: F, origin: Origin) -> (JobRef, Self)
+    pub(crate) unsafe fn new_job<F>(body: F, origin: Origin) -> (JobRef, Self)
     where
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let (queued, job) = JobRef::with_handle(body, origin);
+        // SAFETY: the caller's promise.
+        let (queued, job) = unsafe { JobRef::with_handle(body, origin) };
         (queued, Self { job, taken: false, result: PhantomData })
     }
 

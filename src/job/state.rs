@@ -112,7 +112,8 @@ pub(crate) enum Published {
     Last,
     /// Its reference, and the waiter cell: it wakes who is in there, then releases.
     WakeWaiter,
-    /// Its reference, and the result that nobody wants: it drops that, then releases.
+    /// Everything still, and the result, which nobody wants: nothing is published yet. It drops
+    /// or takes the result, then publishes without.
     Unwanted,
 }
 
@@ -217,11 +218,13 @@ impl State {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             debug_assert!(matches!(word & PHASE, RUNNING | ENDING), "published twice: {word:#x}");
+            // Whoever reads that it is done must not meet a result on its way out.
+            if word & HANDLE == 0 && has_result {
+                return Published::Unwanted;
+            }
             let mut next = word | DONE | outcome.to_bits();
             let published = if word & WAITER != 0 {
                 Published::WakeWaiter
-            } else if word & HANDLE == 0 && has_result {
-                Published::Unwanted
             } else {
                 next -= REFERENCE;
                 if next < REFERENCE { Published::Last } else { Published::Released }
@@ -382,7 +385,8 @@ mod tests {
         assert!(!state.release());
         assert!(state.is_detached());
         assert_eq!(state.publish(Outcome::Panicked, true), Published::Unwanted);
-        assert!(state.release());
+        assert_eq!(state.outcome(), None);
+        assert_eq!(state.publish(Outcome::Panicked, false), Published::Last);
     }
 
     #[test]

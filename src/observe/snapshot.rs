@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub in_flight: usize,
     /// All slots.
     pub capacity: usize,
+    /// Bytes held by jobs and permits, as declared; zero without a budget of bytes.
+    pub bytes: u64,
     /// Worker threads.
     pub workers: usize,
     /// The mean time in the body, queue wait not included; none before the first job has ended.

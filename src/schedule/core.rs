@@ -9,11 +9,12 @@ use super::nested::{self, Nest, Shelf};
 use super::sleep::Sleep;
 use super::stop::Stop;
 use super::worker::Worker;
-use crate::admission::ledger::{Ledger, Slot};
-use crate::admission::{self, Ask};
+use crate::admission::ledger::{Claim, Holding, Ledger, Slot};
+use crate::admission::partition::{self, Partition};
+use crate::admission::{Ask, Door, Membership, reason};
 use crate::contain::{Contained, Payload, call_contained, drop_contained};
-use crate::error::{Backlog, Panic, Reason, Refusal};
-use crate::job::{Ended, JobRef, Origin, Outcome, Reservation};
+use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
+use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
 use crate::observe::counters::{Counted, Counters};
 use crate::observe::load::Load;
 use crate::observe::snapshot::{RejectedCounts, ShedCounts, Snapshot};
@@ -22,7 +23,7 @@ use crate::priority::Priority;
 use crate::sense::clock::Timeline;
 use crate::sense::fork::Generation;
 use crate::sync::stat::{AtomicU64, Mutex, Relaxed};
-use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicUsize, Bell, Ordering};
 
 /// What the builder has validated.
 pub(crate) struct Settings {
@@ -30,6 +31,9 @@ pub(crate) struct Settings {
     pub(crate) workers: usize,
     pub(crate) capacity: usize,
     pub(crate) critical_reserve: usize,
+    /// In the order of their index, each with its name.
+    pub(crate) partitions: Vec<(String, Partition)>,
+    pub(crate) max_bytes: Option<u64>,
     pub(crate) stack_size: usize,
     pub(crate) ageing_bound_ns: u64,
     pub(crate) seed: u64,
@@ -56,8 +60,12 @@ pub(crate) struct Core {
     pub(crate) stop: Stop,
     pub(crate) counters: Counters,
     pub(crate) time: Timeline,
+    /// Tells partitions of this pool from those of others.
+    id: u64,
     born: Generation,
     service: Service,
+    /// Rings when a job of some scope has ended.
+    scoped_ended: Bell,
     /// What keeps the pool open: `Pool`s and `Permit`s. At zero it closes.
     keepers: AtomicUsize,
     /// When a line about a detached panic was last written, and how many were not since.
@@ -79,6 +87,8 @@ struct Complaints {
     untold: u64,
 }
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 /// At most one line about detached panics in this time.
 const COMPLAIN_EVERY_NS: u64 = 1_000_000_000;
 
@@ -88,15 +98,22 @@ impl Core {
         let (nests, shelves): (Vec<_>, Vec<_>) = (0..settings.workers).map(nested::nest).unzip();
         let core = Self {
             hooks,
-            ledger: Ledger::new(settings.capacity, settings.critical_reserve),
+            ledger: Ledger::new(
+                settings.capacity,
+                settings.critical_reserve,
+                &settings.partitions.iter().map(|(_, partition)| *partition).collect::<Vec<_>>(),
+                settings.max_bytes,
+            ),
             lanes: Lanes::new(settings.capacity, settings.ageing_bound_ns),
             shelves: shelves.into(),
             sleep: Sleep::new(settings.workers),
             stop: Stop::new(),
             counters: Counters::new(settings.workers),
             time,
+            id: NEXT_ID.fetch_add(1, Relaxed),
             born: Generation::current(),
             service: Service::default(),
+            scoped_ended: Bell::new(),
             keepers: AtomicUsize::new(1),
             complaints: Mutex::default(),
             _blocks: Reservation::new(settings.capacity),
@@ -125,34 +142,56 @@ impl Core {
         self.born.is_past()
     }
 
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     pub(crate) fn born(&self) -> Generation {
         self.born
     }
 
     // ── The door ────────────────────────────────────────────────────────────────────────────
 
+    fn door(&self) -> Door<'_> {
+        Door { ledger: &self.ledger, time: &self.time, born: self.born }
+    }
+
     /// Takes a slot, or says why not.
     #[inline]
     pub(crate) fn admit(&self, ask: Ask) -> Result<Slot<'_>, Refusal> {
-        admission::admit(&self.ledger, &self.time, self.born, ask)
-            .map_err(|reason| self.refuse(reason))
+        self.try_admit(ask).map_err(|reason| self.refuse(reason))
     }
 
-    /// Takes a slot for a permit, or says why not.
-    pub(crate) fn reserve(&self, ask: Ask) -> Result<(), Refusal> {
-        admission::reserve(&self.ledger, &self.time, self.born, ask)
-            .map_err(|reason| self.refuse(reason))
+    /// As [`admit`](Self::admit), for a job that may wait: a refusal is not counted.
+    #[inline]
+    pub(crate) fn try_admit(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
+        self.door().admit(ask).or_else(|reason| self.displace(ask, reason).ok_or(reason))
+    }
+
+    /// Takes slots for permits, all or none, or says why not.
+    pub(crate) fn reserve(&self, ask: Ask, count: usize) -> Result<(), Refusal> {
+        self.door().reserve(ask, count).map_err(|reason| self.refuse(reason))
+    }
+
+    /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
+    pub(crate) fn claim(&self, ask: Ask) -> Result<Claim, Refusal> {
+        let claim = self.door().check(ask).map_err(|reason| self.refuse(reason))?;
+        if self.ledger.bytes().can_ever_hold(ask.bytes) {
+            Ok(claim)
+        } else {
+            Err(self.refuse(Reason::Bytes))
+        }
     }
 
     /// Turns a permit's slot into a job's, or says why not.
-    pub(crate) fn redeem(&self) -> Result<Slot<'_>, Refusal> {
+    pub(crate) fn redeem(&self, holding: Holding) -> Result<Slot<'_>, Refusal> {
         if self.is_forked() {
             return Err(self.refuse(Reason::Forked));
         }
-        self.ledger.redeem().map_err(|_| self.refuse(Reason::Closed))
+        self.ledger.redeem(holding).map_err(|no_slot| self.refuse(reason(no_slot)))
     }
 
-    fn refuse(&self, reason: Reason) -> Refusal {
+    pub(crate) fn refuse(&self, reason: Reason) -> Refusal {
         self.counters.refused(reason);
         Refusal::new(reason, self.backlog())
     }
@@ -169,11 +208,13 @@ impl Core {
 
     /// What a job admitted now is born with.
     #[inline]
-    pub(crate) fn origin(&self, ask: Ask) -> Origin {
+    pub(crate) fn origin(&self, ask: Ask, holding: Holding) -> Origin {
         Origin {
             priority: ask.priority,
             enqueued_ns: self.time.now_ns(),
             deadline_ns: ask.deadline_ns,
+            holding,
+            scoped: false,
             owner: NonNull::from(self).cast(),
         }
     }
@@ -223,12 +264,82 @@ impl Core {
         {
             self.counters.stopped(worker);
         }
-        Slot::of_ended_job(&self.ledger).give_back();
+        Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
+        self.publish(ended, counted);
+    }
+
+    /// The last step of an ending.
+    #[inline]
+    fn publish(&self, ended: Ended, counted: Counted) {
+        let scoped = ended.is_scoped();
         let aftermath = ended.publish();
+        if scoped {
+            self.scoped_ended.ring();
+        }
         self.counters.contained(counted, aftermath.contained);
         if let Some(payload) = aftermath.unclaimed {
             self.report_panic(payload, counted);
         }
+    }
+
+    /// Where capacity refuses a critical job, ends a queued one of lower priority in its favour: the
+    /// victim's slot goes over to it, so that none is made and none is lost.
+    ///
+    /// The victim holds a slot of the common part or one of the same partition. Its body is dropped
+    /// here, on the displacing thread, outside of every lock.
+    #[cold]
+    fn displace(&self, ask: Ask, reason: Reason) -> Option<Slot<'_>> {
+        if ask.priority != Priority::Critical || reason != Reason::Full {
+            return None;
+        }
+        let partition = match ask.partition {
+            Some(Membership::Foreign) => return None,
+            Some(Membership::Of(index)) => Some(index),
+            None => None,
+        };
+        let wanted = Holding { partition, bytes: ask.bytes };
+        if !self.ledger.bytes().take(wanted.bytes) {
+            return None;
+        }
+        let Some(victim) = self.find_victim(partition) else {
+            self.ledger.give_back_bytes(wanted.bytes);
+            return None;
+        };
+        let mut ended = victim.drop_body(Outcome::Shed(ShedReason::Displaced));
+        let contained = ended.drop_unwanted();
+        self.counters.ended(Counted::Outside, ended.outcome());
+        self.counters.contained(Counted::Outside, contained);
+        let slot = Slot::of_ended_job(&self.ledger, ended.holding());
+        let inherited = slot.pass_on(wanted);
+        self.publish(ended, Counted::Outside);
+        inherited
+    }
+
+    /// Seizes a queued Low job, else a Normal one, that a job of `partition` may displace.
+    fn find_victim(&self, partition: Option<partition::Index>) -> Option<Seized> {
+        for priority in [Priority::Low, Priority::Normal] {
+            while let Some(job) = self.lanes.take_victim(priority, partition) {
+                match job.seize() {
+                    Ok(seized) => return Some(seized),
+                    Err(tombstone) => drop(tombstone),
+                }
+            }
+        }
+        // A deque gives its oldest unseen, so only where any will do.
+        if !self.settings.partitions.is_empty() {
+            return None;
+        }
+        for shelf in &self.shelves {
+            // A thread's first theft allocates, which a refusal must not.
+            while !shelf.is_empty() {
+                let Some(job) = shelf.steal(self.time.now_ns()) else { break };
+                match job.seize() {
+                    Ok(seized) => return Some(seized),
+                    Err(tombstone) => self.bury(tombstone),
+                }
+            }
+        }
+        None
     }
 
     /// Cancels a job, or asks it to stop; true if this call ended it.
@@ -273,6 +384,20 @@ impl Core {
         }
     }
 
+    /// Returns when the job of a scope has ended; on a worker of this pool it is run in place.
+    pub(crate) fn wait_for_scoped(&self, job: &JobRef) {
+        // A forked child has no thread that could still run it.
+        if self.is_forked() {
+            return;
+        }
+        Worker::with_current(|worker| {
+            if let Some(worker) = worker.filter(|worker| worker.is_of(self)) {
+                worker.finish_in_place(job);
+            }
+        });
+        self.scoped_ended.wait(None, || job.state().outcome().is_some());
+    }
+
     /// A detached job panicked: tells the handler, or complains and drops what it carried.
     fn report_panic(&self, payload: Payload, counted: Counted) {
         let quiet = match &self.hooks.panic_handler {
@@ -307,6 +432,14 @@ impl Core {
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }
 
+    // ── Resizing ────────────────────────────────────────────────────────────────────────────
+
+    /// Sets the capacity; the lanes grow first, so that they never have to under their lock.
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        self.lanes.make_room(capacity);
+        self.ledger.set_capacity(capacity);
+    }
+
     // ── Looking ─────────────────────────────────────────────────────────────────────────────
 
     /// Adds to the mean service time what a worker has gathered; false if another was at it.
@@ -330,7 +463,7 @@ impl Core {
     }
 
     pub(crate) fn load(&self) -> Load {
-        Load::new(self.ledger.word().in_flight(), self.settings.capacity, self.backlog())
+        Load::new(self.ledger.word().in_flight(), self.ledger.capacity(), self.backlog())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -352,7 +485,8 @@ impl Core {
             queued: word.jobs() - running,
             running,
             in_flight: word.in_flight(),
-            capacity: self.settings.capacity,
+            capacity: self.ledger.capacity(),
+            bytes: self.ledger.bytes().used(),
             workers: self.settings.workers,
             mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
             uptime: Duration::from_nanos(self.time.now_ns()),

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 
+use crate::admission::partition;
 use crate::job::JobRef;
 use crate::policy::ageing::{NEVER, due_at};
 use crate::priority::Priority;
@@ -75,7 +76,7 @@ impl Lanes {
     /// Lanes for at most `capacity` live jobs, all memory taken now.
     pub(crate) fn new(capacity: usize, ageing_bound_ns: u64) -> Self {
         let ring = || Ring {
-            entries: VecDeque::with_capacity(2 * capacity + SPARE_HOLES + 1),
+            entries: VecDeque::with_capacity(ring_entries(capacity)),
             live: 0,
             waiting_since_ns: NEVER,
         };
@@ -152,6 +153,40 @@ impl Lanes {
         job
     }
 
+    /// Takes the newest entry of a lane whose job a job of `partition` may displace: one outside of
+    /// partitions, or of the same.
+    pub(crate) fn take_victim(
+        &self,
+        priority: Priority,
+        partition: Option<partition::Index>,
+    ) -> Option<JobRef> {
+        let mut rings = self.rings.lock();
+        let ring = &mut rings.lanes[priority.lane()];
+        let seq = ring.entries.iter().rev().find_map(|entry| {
+            let of = entry.job.as_ref()?.partition();
+            (of.is_none() || of == partition).then_some(entry.seq)
+        })?;
+        let victim = ring.remove(seq);
+        self.publish(&rings);
+        victim
+    }
+
+    /// Makes room for so many live jobs; the memory is taken and the old given back outside the
+    /// lock.
+    pub(crate) fn make_room(&self, capacity: usize) {
+        let entries = ring_entries(capacity);
+        for lane in 0..4 {
+            let mut roomier = VecDeque::with_capacity(entries);
+            let mut rings = self.rings.lock();
+            let ring = &mut rings.lanes[lane].entries;
+            if ring.capacity() < entries {
+                roomier.append(ring);
+                std::mem::swap(ring, &mut roomier);
+            }
+            drop(rings);
+        }
+    }
+
     /// Takes the entry of a job that was seized or started elsewhere; none if a worker has taken
     /// it meanwhile.
     pub(crate) fn remove(&self, job: &JobRef) -> Option<JobRef> {
@@ -176,6 +211,11 @@ impl Lanes {
         self.published.pushed.store(rings.pushed, Relaxed);
         self.published.due_ns.store(due_at(longest_since_ns, self.ageing_bound_ns), Relaxed);
     }
+}
+
+/// Live entries, the holes there may be beside them, and the one that is being pushed.
+fn ring_entries(capacity: usize) -> usize {
+    2 * capacity + SPARE_HOLES + 1
 }
 
 impl Ring {
@@ -219,8 +259,14 @@ mod tests {
     use std::ptr::NonNull;
 
     fn job(priority: Priority) -> JobRef {
-        let origin =
-            Origin { priority, enqueued_ns: 0, deadline_ns: NEVER, owner: NonNull::dangling() };
+        let origin = Origin {
+            priority,
+            enqueued_ns: 0,
+            deadline_ns: NEVER,
+            holding: Default::default(),
+            scoped: false,
+            owner: NonNull::dangling(),
+        };
         JobRef::detached(|| (), origin)
     }
 

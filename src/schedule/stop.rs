@@ -1,5 +1,6 @@
 //! Closing, draining, discarding, and the exit of the threads.
 
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::core::Core;
@@ -102,6 +103,7 @@ impl Core {
             let Some(jobs) = self.ledger.close() else { return };
             *jobs_at_close = jobs;
         }
+        self.ledger.close_waiters();
         self.sleep.wake_all();
     }
 
@@ -140,10 +142,7 @@ impl Core {
             return ShutdownReport { completed: 0, discarded: 0, still_running: 0 };
         }
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-        self.close();
-        if how == Shutdown::Discard {
-            self.discard();
-        }
+        self.begin_shutdown(how);
         if !Worker::is_current_of(self) && self.wait_idle_until(until) {
             let gone = self.stop.exited.wait(until, || self.stop.all_exited());
             if gone && until.is_none() {
@@ -153,12 +152,49 @@ impl Core {
         self.report()
     }
 
+    fn begin_shutdown(&self, how: Shutdown) {
+        self.close();
+        if how == Shutdown::Discard {
+            self.discard();
+        }
+    }
+
+    /// As [`shutdown`](Self::shutdown) without a limit, for a task: begins at the first call,
+    /// which `begun` remembers.
+    pub(crate) fn poll_shutdown(
+        &self,
+        how: Shutdown,
+        begun: &mut bool,
+        context: &Context<'_>,
+    ) -> Poll<ShutdownReport> {
+        if self.is_forked() {
+            return Poll::Ready(ShutdownReport { completed: 0, discarded: 0, still_running: 0 });
+        }
+        if !std::mem::replace(begun, true) {
+            self.begin_shutdown(how);
+        }
+        if !Worker::is_current_of(self) {
+            std::task::ready!(self.poll_idle(context));
+            self.stop.exited.listen(context.waker());
+            if !self.stop.all_exited() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(self.report())
+    }
+
+    /// As [`wait_idle_until`](Self::wait_idle_until), for a task.
+    pub(crate) fn poll_idle(&self, context: &Context<'_>) -> Poll<()> {
+        self.ledger.settled().listen(context.waker());
+        if self.ledger.watch().jobs() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     /// Waits until nothing is queued or running; false if `until` came first.
     pub(crate) fn wait_idle_until(&self, until: Option<Instant>) -> bool {
         self.ledger.settled().wait(until, || self.ledger.watch().jobs() == 0)
     }
 
-    fn report(&self) -> ShutdownReport {
+    pub(crate) fn report(&self) -> ShutdownReport {
         let jobs_at_close = *self.stop.jobs_at_close.lock();
         let still_running = self.ledger.word().jobs();
         let discarded = self.counters.discarded();

@@ -6,6 +6,7 @@ use std::ptr::null;
 use super::core::{Core, Hook};
 use super::lanes::Lanes;
 use super::nested::{self, Nest, Shelf};
+use crate::admission::partition;
 use crate::contain::call_contained;
 use crate::error::{BuildError, ShedReason};
 use crate::job::{JobRef, JobView, Outcome, Running};
@@ -54,6 +55,7 @@ pub(crate) struct Body {
     pub(crate) job: JobView,
     pub(crate) priority: Priority,
     pub(crate) deadline_ns: u64,
+    pub(crate) partition: Option<partition::Index>,
     pub(crate) queued_for_ns: u64,
 }
 
@@ -361,6 +363,7 @@ impl Worker {
             job: job.view(),
             priority: job.priority(),
             deadline_ns: job.deadline_ns(),
+            partition: job.partition(),
             queued_for_ns: started_ns.saturating_sub(job.enqueued_ns()),
         };
         let parent = self.body.replace(Some(body));
@@ -392,6 +395,19 @@ impl Worker {
         if self.stack.remaining() < self.stack.reserve() {
             return InPlace::TooDeep;
         }
+        self.run_won(job)
+    }
+
+    /// Runs a queued job in place for a scope that can't return before, out of the stack's reserve
+    /// if need be; wakes a peer before the caller blocks.
+    pub(crate) fn finish_in_place(&self, job: &JobRef) {
+        if !job.state().is_queued() || self.run_won(job) == InPlace::Elsewhere {
+            self.wake_peer();
+        }
+    }
+
+    /// Runs a job in place unless somebody else has won it.
+    fn run_won(&self, job: &JobRef) -> InPlace {
         let now_ns = self.core.time.now_ns();
         if job.deadline_ns() <= now_ns {
             let Ok(seized) = job.another().seize() else { return InPlace::Elsewhere };
@@ -415,10 +431,17 @@ impl Worker {
     /// for what this worker would have run next.
     pub(crate) fn join_in_place(&self, job: &JobRef) -> InPlace {
         let in_place = self.run_in_place(job);
-        if in_place == InPlace::Elsewhere && self.core.has_work() {
-            self.core.sleep.notify(|| self.lanes().queued());
+        if in_place == InPlace::Elsewhere {
+            self.wake_peer();
         }
         in_place
+    }
+
+    /// What this worker would run next must not wait for it while it blocks.
+    fn wake_peer(&self) {
+        if self.core.has_work() {
+            self.core.sleep.notify(|| self.lanes().queued());
+        }
     }
 
     /// Takes a won job's entry out of whatever queue it is in.

@@ -6,6 +6,7 @@
 //! protocol (statistics, see [`stat`]) stays with the standard library: loom would branch on each
 //! such load and drown the model in schedules that differ in nothing but a counter.
 
+mod alarm;
 mod bell;
 mod parker;
 
@@ -16,6 +17,7 @@ mod types;
 #[path = "native.rs"]
 mod types;
 
+pub(crate) use alarm::Alarm;
 pub(crate) use bell::Bell;
 pub(crate) use parker::Parker;
 pub(crate) use types::*;
