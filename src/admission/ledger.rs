@@ -241,16 +241,16 @@ impl Ledger {
 
     /// Takes a slot for the waiter at the head of a line.
     pub(super) fn grant(&self, claim: Claim) -> Result<(), NoSlot> {
-        self.take_parts(claim, Holder::Permit, 1)
+        self.take_parts(self.guess(), claim, Holder::Permit, 1)
     }
 
     #[inline]
     fn take_for(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
-        let word = Word(self.word.load(Ordering::Relaxed));
+        let word = self.guess();
         let taken = if word.has_waiters() && self.waiters.come_before(claim) {
             Err(NoSlot::Full)
         } else {
-            self.take_parts(claim, holder, count)
+            self.take_parts(word, claim, holder, count)
         };
         if !claim.holding.is_plain() {
             // On the way it may have held, for an instant, what a waiter could not have then.
@@ -260,11 +260,17 @@ impl Ledger {
     }
 
     #[inline]
-    fn take_parts(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
+    fn take_parts(
+        &self,
+        word: Word,
+        claim: Claim,
+        holder: Holder,
+        count: u64,
+    ) -> Result<(), NoSlot> {
         let Holding { partition, bytes } = claim.holding;
         let critical = claim.priority == Priority::Critical;
         match partition {
-            None => self.add(holder.amount(true), count, |word| {
+            None => self.add(word, holder.amount(true), count, |word| {
                 word.committed() + count <= self.common_bound(critical)
             })?,
             Some(index) => self.take_in_partition(index, critical, holder)?,
@@ -291,13 +297,17 @@ impl Ledger {
         if partition.take_of_share() {
             let capacity = self.capacity() as u64;
             return self
-                .add(holder.amount(false), 1, |word| (word.in_flight() as u64) < capacity)
+                .add(self.guess(), holder.amount(false), 1, |word| {
+                    (word.in_flight() as u64) < capacity
+                })
                 .inspect_err(|_| self.leave_partition(index));
         }
         if partition.is_full() {
             return Err(NoSlot::Partition);
         }
-        self.add(holder.amount(true), 1, |word| word.committed() < self.common_bound(critical))?;
+        self.add(self.guess(), holder.amount(true), 1, |word| {
+            word.committed() < self.common_bound(critical)
+        })?;
         match partition.take() {
             Some(Taken::AboveShare) => Ok(()),
             // Somebody left the share meanwhile: this slot was committed all along.
@@ -319,9 +329,21 @@ impl Ledger {
         if critical { capacity } else { capacity.saturating_sub(self.critical_reserve) }
     }
 
+    /// What the word may be: a place to start from, confirmed by the compare-and-swap.
     #[inline]
-    fn add(&self, amount: u64, count: u64, has_room: impl Fn(Word) -> bool) -> Result<(), NoSlot> {
-        let mut word = Word(self.word.load(Ordering::Relaxed));
+    fn guess(&self) -> Word {
+        Word(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Adds `count` times `amount` while there is room, beginning with a guess at the word.
+    #[inline]
+    fn add(
+        &self,
+        mut word: Word,
+        amount: u64,
+        count: u64,
+        has_room: impl Fn(Word) -> bool,
+    ) -> Result<(), NoSlot> {
         loop {
             if word.is_closed() {
                 return Err(NoSlot::Closed);
@@ -439,7 +461,7 @@ impl Ledger {
     }
 
     fn settle_permit(&self, amount: u64) -> Result<(), NoSlot> {
-        let mut word = Word(self.word.load(Ordering::Relaxed));
+        let mut word = self.guess();
         loop {
             if word.is_closed() {
                 return Err(NoSlot::Closed);
@@ -482,7 +504,7 @@ impl Ledger {
     /// Something was returned elsewhere than in the word's own last step.
     fn serve_waiters_if_any(&self) {
         fence(Ordering::SeqCst);
-        if Word(self.word.load(Ordering::Relaxed)).has_waiters() {
+        if self.guess().has_waiters() {
             self.serve_waiters();
         }
     }
@@ -500,7 +522,7 @@ impl Ledger {
     /// them and their owners find them void. (What they held of partitions, bytes and the common
     /// part stays taken: nothing is admitted any more.)
     pub(crate) fn close(&self) -> Option<usize> {
-        let mut word = Word(self.word.load(Ordering::Relaxed));
+        let mut word = self.guess();
         loop {
             if word.is_closed() {
                 return None;
