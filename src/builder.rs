@@ -9,12 +9,10 @@ use crate::admission::partition::Partition;
 use crate::contain::Contained;
 use crate::error::{BuildError, Panic};
 use crate::pool::Pool;
+use crate::schedule::sleep::MAX_WORKERS;
 use crate::schedule::{Core, Hooks, Settings, worker};
 use crate::sense::clock::{Clock, Timeline};
 use crate::sense::fork;
-
-/// More threads than this are a mistake in any setting of a CPU pool.
-pub(crate) const MAX_WORKERS: usize = 4096;
 
 /// More tenants than this want a limiter of their own in front.
 const MAX_PARTITIONS: usize = 256;

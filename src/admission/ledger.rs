@@ -1,27 +1,5 @@
-//! The only place where a slot is taken or returned.
-//!
-//! # One word
-//!
-//! ```text
-//!  63      60 59         40 39          20 19           0
-//! ┌──────────┬─────────────┬──────────────┬──────────────┐
-//! │  flags   │  reserved   │  committed   │  in flight   │
-//! └──────────┴─────────────┴──────────────┴──────────────┘
-//! ```
-//!
-//! | part | counts |
-//! |---|---|
-//! | in flight | slots taken: permits, queued jobs, running jobs |
-//! | committed | slots that nobody else may have: the reserved shares of all partitions, what partitions hold above their share, and all slots outside of partitions; what the bounds are compared with |
-//! | reserved | the part of *in flight* that are permits not yet used |
-//! | `CLOSED` | no slot is given any more, for ever |
-//! | `WATCHED` | somebody listens at [`Ledger::settled`] for the last job's end |
-//! | `WAITERS` | somebody waits for a slot |
-//!
-//! Since all of it is one word, each of these is decided in one compare-and-swap and can't be torn
-//! by another thread: a slot is taken only while the pool is open; closing voids the permits that
-//! are unused and learns how many jobs are left; the last job to end knows that it is the last and
-//! whether anybody waits for that. One load of *in flight* is never above the capacity.
+//! The only place where a slot is taken or returned. The counts are one word, see [`super::word`];
+//! this folder's README tells the protocols.
 //!
 //! # Orderings
 //!
@@ -34,75 +12,11 @@ use crossbeam_utils::CachePadded;
 use super::bytes::Bytes;
 use super::partition::{self, Partition, PartitionSlots, Taken};
 use super::waiters::Waiters;
+pub(crate) use super::word::MAX_CAPACITY;
+use super::word::{CLOSED, COMMITTED, IN_FLIGHT, RESERVED, WAITERS, WATCHED, Word};
 use crate::priority::Priority;
 use crate::sync::stat::{AtomicU64 as StatU64, Relaxed};
 use crate::sync::{AtomicU64, Bell, Ordering, fence};
-
-const FIELD_BITS: u32 = 20;
-const FIELD_MASK: u64 = (1 << FIELD_BITS) - 1;
-
-const IN_FLIGHT: u64 = 1;
-const COMMITTED: u64 = 1 << FIELD_BITS;
-const RESERVED: u64 = 1 << (2 * FIELD_BITS);
-const CLOSED: u64 = 1 << (3 * FIELD_BITS);
-const WATCHED: u64 = 1 << (3 * FIELD_BITS + 1);
-const WAITERS: u64 = 1 << (3 * FIELD_BITS + 2);
-
-/// The largest capacity that fits in the word.
-pub(crate) const MAX_CAPACITY: usize = FIELD_MASK as usize;
-
-/// The word, decoded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word(u64);
-
-impl Word {
-    pub(crate) fn in_flight(self) -> usize {
-        (self.0 & FIELD_MASK) as usize
-    }
-
-    fn committed(self) -> u64 {
-        (self.0 >> FIELD_BITS) & FIELD_MASK
-    }
-
-    pub(crate) fn reserved(self) -> usize {
-        ((self.0 >> (2 * FIELD_BITS)) & FIELD_MASK) as usize
-    }
-
-    /// Queued plus running.
-    pub(crate) fn jobs(self) -> usize {
-        self.in_flight() - self.reserved()
-    }
-
-    pub(crate) fn is_closed(self) -> bool {
-        self.0 & CLOSED != 0
-    }
-
-    /// Closed, and every job has ended.
-    pub(crate) fn is_over(self) -> bool {
-        self.is_closed() && self.jobs() == 0
-    }
-
-    fn is_watched(self) -> bool {
-        self.0 & WATCHED != 0
-    }
-
-    fn has_waiters(self) -> bool {
-        self.0 & WAITERS != 0
-    }
-}
-
-impl std::fmt::Debug for Word {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Word")
-            .field("in_flight", &self.in_flight())
-            .field("committed", &self.committed())
-            .field("reserved", &self.reserved())
-            .field("closed", &self.is_closed())
-            .field("watched", &self.is_watched())
-            .field("waiters", &self.has_waiters())
-            .finish()
-    }
-}
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -619,120 +533,5 @@ impl Drop for Slot<'_> {
     #[inline]
     fn drop(&mut self) {
         self.ledger.return_parts(self.holding, Holder::Job);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn claim(priority: Priority, partition: Option<u16>, bytes: u64) -> Claim {
-        Claim { priority, holding: Holding { partition, bytes } }
-    }
-
-    const NORMAL: Claim =
-        Claim { priority: Priority::Normal, holding: Holding { partition: None, bytes: 0 } };
-
-    #[test]
-    fn closing_voids_permits_and_counts_jobs() {
-        let ledger = Ledger::new(4, 0, &[], None);
-        let slot = ledger.take(NORMAL).ok().unwrap();
-        ledger.reserve(NORMAL, 2).unwrap();
-        assert_eq!(ledger.word().in_flight(), 3);
-        assert_eq!(ledger.close(), Some(1));
-        assert_eq!(ledger.close(), None);
-        ledger.cancel_permit(Holding::default());
-        assert_eq!(ledger.redeem(Holding::default()).err(), Some(NoSlot::Closed));
-        assert_eq!((ledger.word().in_flight(), ledger.word().reserved()), (1, 0));
-        assert!(!ledger.word().is_over());
-        slot.give_back();
-        assert!(ledger.word().is_over());
-    }
-
-    #[test]
-    fn the_reserve_is_for_critical_work() {
-        let ledger = Ledger::new(3, 1, &[], None);
-        let critical = claim(Priority::Critical, None, 0);
-        let _two = (ledger.take(NORMAL).ok().unwrap(), ledger.take(NORMAL).ok().unwrap());
-        assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full));
-        let _third = ledger.take(critical).ok().unwrap();
-        assert_eq!(ledger.take(critical).err(), Some(NoSlot::Full));
-    }
-
-    #[test]
-    fn a_share_is_kept_free_and_the_rest_is_common() {
-        let partitions = [Partition::new().reserved(2), Partition::new().max(1)];
-        let ledger = Ledger::new(4, 0, &partitions, None);
-        let (a, b) = (claim(Priority::Normal, Some(0), 0), claim(Priority::Normal, Some(1), 0));
-        let common = (ledger.take(NORMAL).ok().unwrap(), ledger.take(b).ok().unwrap());
-        assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full), "the rest is reserved");
-        assert_eq!(ledger.take(b).err(), Some(NoSlot::Partition), "it has its maximum");
-        let share = (ledger.take(a).ok().unwrap(), ledger.take(a).ok().unwrap());
-        assert_eq!(ledger.take(a).err(), Some(NoSlot::Full));
-        drop(common);
-        // Above its share now; and the order of returns doesn't matter.
-        let above = ledger.take(a).ok().unwrap();
-        drop(share);
-        let again = (ledger.take(a).ok().unwrap(), ledger.take(NORMAL).ok().unwrap());
-        drop((above, again));
-        assert_eq!((ledger.word().in_flight(), ledger.word().committed()), (0, 2));
-    }
-
-    #[test]
-    fn bytes_come_back_with_the_slot_and_a_refusal_keeps_none() {
-        let ledger = Ledger::new(2, 0, &[], Some(100));
-        let sixty = claim(Priority::Normal, None, 60);
-        let first = ledger.take(sixty).ok().unwrap();
-        assert_eq!(ledger.take(sixty).err(), Some(NoSlot::Bytes));
-        assert_eq!((ledger.word().in_flight(), ledger.bytes().used()), (1, 60));
-        drop(first);
-        assert_eq!((ledger.word().in_flight(), ledger.bytes().used()), (0, 0));
-    }
-
-    #[test]
-    fn many_are_reserved_together_or_not_at_all() {
-        let ledger = Ledger::new(3, 0, &[Partition::new().max(2)], None);
-        assert_eq!(ledger.reserve(NORMAL, 4).err(), Some(NoSlot::Full));
-        let in_partition = claim(Priority::Normal, Some(0), 0);
-        assert_eq!(ledger.reserve(in_partition, 3).err(), Some(NoSlot::Partition));
-        assert_eq!(ledger.word().in_flight(), 0);
-        ledger.reserve(NORMAL, 3).unwrap();
-        assert_eq!(ledger.word().reserved(), 3);
-    }
-
-    #[test]
-    fn a_lowered_capacity_admits_nothing_until_it_has_drained() {
-        let ledger = Ledger::new(3, 0, &[], None);
-        let mut slots: Vec<_> = (0..3).map(|_| ledger.take(NORMAL).ok().unwrap()).collect();
-        ledger.set_capacity(1);
-        for _ in 0..2 {
-            slots.pop();
-            assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full));
-        }
-        slots.pop();
-        assert!(ledger.take(NORMAL).is_ok());
-    }
-
-    #[test]
-    fn a_large_head_blocks_its_own_line_only_and_nobody_overtakes_in_it() {
-        use super::super::waiters::Standing;
-        let waker = std::task::Waker::noop();
-        let ledger = Ledger::new(4, 0, &[Partition::new()], Some(10));
-        let large = claim(Priority::Normal, None, 8);
-        let small = claim(Priority::Normal, None, 1);
-        let other = claim(Priority::Normal, Some(0), 1);
-        let held = ledger.take(claim(Priority::Normal, None, 5)).ok().unwrap();
-        let waiters = ledger.waiters();
-        let (first, second) = (waiters.join(&ledger, large), waiters.join(&ledger, small));
-        assert_eq!(waiters.ask(first, waker), Standing::Waiting);
-        assert_eq!(waiters.ask(second, waker), Standing::Waiting);
-        assert!(ledger.take(small).is_err(), "it would overtake");
-        assert!(ledger.take(claim(Priority::High, None, 1)).is_ok(), "a higher class may");
-        assert!(ledger.take(other).is_ok(), "another line");
-        waiters.leave(&ledger, first);
-        assert_eq!(waiters.ask(second, waker), Standing::Granted);
-        ledger.cancel_permit(small.holding);
-        drop(held);
-        assert_eq!((ledger.word().in_flight(), ledger.bytes().used()), (0, 0));
     }
 }

@@ -4,6 +4,9 @@ mod bytes;
 mod door;
 pub(crate) mod ledger;
 pub(crate) mod partition;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub(crate) mod waiters;
+mod word;
 
 pub(crate) use door::{Ask, Door, Membership, reason};

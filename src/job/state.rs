@@ -12,7 +12,7 @@
 //! | `QUEUED` | present | - | nobody: the winner of the next transition |
 //! | `RUNNING` | moved out, being called | written at its end | the thread that won [`State::start`] |
 //! | `ENDING` | being dropped, never called | - | the thread that won [`State::seize`] |
-//! | `DONE` | gone | present iff the end is `COMPLETED` or `PANICKED` | the handle if `HANDLE` is set, else whoever published |
+//! | `DONE` | gone | present iff the end is `COMPLETED` or `PANICKED` and `HANDLE` is set | the handle |
 //!
 //! `QUEUED → RUNNING → DONE` and `QUEUED → ENDING → DONE` are the only ways. Both first steps are
 //! compare-and-swaps from `QUEUED`, so exactly one thread wins; a loser touches neither the body

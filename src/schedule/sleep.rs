@@ -12,8 +12,10 @@ const SEARCHING: usize = 1;
 const SLEEPING: usize = 1 << 16;
 const COUNT: usize = SLEEPING - 1;
 
-/// The most workers that the counts have room for is far above the builder's limit.
-const _: () = assert!(crate::builder::MAX_WORKERS < COUNT);
+/// More threads than this are a mistake in any setting of a CPU pool, and far from overflowing the
+/// counts.
+pub(crate) const MAX_WORKERS: usize = 4096;
+const _: () = assert!(MAX_WORKERS < COUNT);
 
 pub(crate) struct Sleep {
     /// `[sleeping | searching]`. A worker that runs a job is in neither.
