@@ -3,7 +3,6 @@
 //! See the README of this folder for the sleep protocol and why no wake-up is lost.
 
 pub(crate) mod core;
-mod deque;
 pub(crate) mod lanes;
 pub(crate) mod nested;
 pub(crate) mod sleep;

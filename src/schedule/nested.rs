@@ -9,10 +9,10 @@ use std::cell::RefCell;
 
 use crossbeam_utils::CachePadded;
 
-use super::deque::{Owner, Thief, deque};
 use crate::job::JobRef;
 use crate::policy::ageing::{NEVER, due_at};
 use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
+use crate::sync::{Owner, Thief, deque};
 
 /// Tombstones a deque may have beyond its live entries before it is swept.
 const SPARE_TOMBSTONES: usize = 64;
@@ -27,7 +27,7 @@ pub(crate) fn home_of(job: &JobRef) -> Option<usize> {
 
 /// What everybody may see and do of one worker's deque.
 pub(crate) struct Shelf {
-    thief: Thief,
+    thief: Thief<JobRef>,
     figures: CachePadded<Figures>,
 }
 
@@ -42,7 +42,7 @@ struct Figures {
 
 /// The worker's own side of its deque.
 pub(crate) struct Nest {
-    owner: Owner,
+    owner: Owner<JobRef>,
     worker: usize,
     /// Room for a sweep, kept so that a sweep allocates at most when it is the largest so far.
     swept: RefCell<Vec<JobRef>>,

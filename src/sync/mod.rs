@@ -11,6 +11,12 @@ mod bell;
 mod parker;
 
 #[cfg(all(loom, feature = "loom"))]
+#[path = "model_deque.rs"]
+mod deque;
+#[cfg(not(all(loom, feature = "loom")))]
+#[path = "native_deque.rs"]
+mod deque;
+#[cfg(all(loom, feature = "loom"))]
 #[path = "model.rs"]
 mod types;
 #[cfg(not(all(loom, feature = "loom")))]
@@ -19,6 +25,7 @@ mod types;
 
 pub(crate) use alarm::Alarm;
 pub(crate) use bell::Bell;
+pub(crate) use deque::{Owner, Thief, deque};
 pub(crate) use parker::Parker;
 pub(crate) use types::*;
 
