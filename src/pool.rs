@@ -3,8 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::admission::ledger::MAX_CAPACITY;
 use crate::builder::Builder;
@@ -14,8 +13,8 @@ use crate::observe::load::Load;
 use crate::observe::snapshot::Snapshot;
 use crate::schedule::{Core, Shutdown, ShutdownReport, Worker};
 use crate::submit::{JobSpec, PartitionId, Permit};
-use crate::sync::{Alarm, Arc};
-use crate::wait::Submit;
+use crate::sync::Arc;
+use crate::wait::{IdleWait, ShutdownWait, Submit};
 
 /// A thread pool that knows its limit and says no early.
 ///
@@ -247,33 +246,14 @@ impl Pool {
         how: Shutdown,
         limit: Option<Duration>,
     ) -> impl Future<Output = ShutdownReport> + Send + use<> {
-        let core = Arc::clone(&self.core);
-        let mut begun = false;
-        let mut alarm = None;
-        poll_fn(move |context| {
-            if !begun {
-                let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-                alarm = until.and_then(Alarm::at);
-            }
-            let ended = core.poll_shutdown(how, &mut begun, context);
-            match &alarm {
-                Some(alarm) if ended.is_pending() && alarm.has_expired(context.waker()) => {
-                    Poll::Ready(core.report())
-                }
-                _ => ended,
-            }
-        })
+        let mut shutdown = ShutdownWait::new(Arc::clone(&self.core), how, limit);
+        poll_fn(move |context| shutdown.poll(context))
     }
 
     /// As [`wait_idle`](Self::wait_idle), for async callers on any runtime.
     pub fn wait_idle_async(&self) -> impl Future<Output = ()> + Send + use<> {
-        let core = Arc::clone(&self.core);
-        poll_fn(move |context| {
-            if core.is_forked() || Worker::is_current_of(&core) {
-                return Poll::Ready(());
-            }
-            core.poll_idle(context)
-        })
+        let mut idle = IdleWait::new(Arc::clone(&self.core));
+        poll_fn(move |context| idle.poll(context))
     }
 
     /// Waits until nothing is queued or running. Does not close the pool, so that new work may

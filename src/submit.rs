@@ -306,7 +306,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(pool) = &self.pool {
+        // In a forked child the lines' lock may be held for ever by a thread that doesn't exist.
+        if let Some(pool) = self.pool.as_ref().filter(|pool| !pool.core().is_forked()) {
             pool.core().ledger.cancel_permit(holding(self.ask));
         }
     }

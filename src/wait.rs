@@ -1,4 +1,4 @@
-//! Waiting for a slot, with or without async.
+//! Waiting for a slot, with or without async; and, for tasks, for the pool to be idle or gone.
 
 use std::fmt;
 use std::future::Future;
@@ -6,18 +6,19 @@ use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::admission::Ask;
 use crate::admission::ledger::Slot;
 use crate::admission::waiters::{Standing, Ticket};
+use crate::contain::drop_contained;
 use crate::error::{Reason, Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::pool::Pool;
-use crate::schedule::{Core, Worker};
+use crate::schedule::{Core, Shutdown, ShutdownReport, Worker};
 use crate::sense::clock::NO_DEADLINE;
 use crate::submit::{holding, submit};
-use crate::sync::Parker;
+use crate::sync::{Alarm, Arc, Parker};
 
 /// A submit that waits for a slot, from [`Pool::submit`]: a future for any runtime.
 ///
@@ -214,5 +215,85 @@ impl<F, T> fmt::Debug for Submit<F, T> {
             .field("resolved", &self.job.is_none())
             .field("waiting", &self.waiting.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+/// Asks on a task's behalf, and takes its waker off all lists when the task goes away.
+struct Asker {
+    core: Arc<Core>,
+    waker: Option<Waker>,
+}
+
+impl Asker {
+    /// Asks as `context`'s task from now on.
+    fn ask(&mut self, context: &Context<'_>, question: fn(&Core, &Waker) -> bool) -> bool {
+        let waker = context.waker();
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.stop();
+            self.waker = Some(waker.clone());
+        }
+        question(&self.core, waker)
+    }
+
+    fn stop(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            if !self.core.is_forked() {
+                self.core.stop_asking(&waker);
+            }
+            drop_contained(waker);
+        }
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What [`Pool::wait_idle_async`] polls.
+pub(crate) struct IdleWait(Asker);
+
+impl IdleWait {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self(Asker { core, waker: None })
+    }
+
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let core = &self.0.core;
+        let at_once = core.is_forked() || Worker::is_current_of(core);
+        if at_once || self.0.ask(context, Core::ask_idle) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// What [`Pool::shutdown_async`] polls.
+pub(crate) struct ShutdownWait {
+    asker: Asker,
+    how: Shutdown,
+    limit: Option<Duration>,
+    begun: bool,
+    alarm: Option<Alarm>,
+}
+
+impl ShutdownWait {
+    pub(crate) fn new(core: Arc<Core>, how: Shutdown, limit: Option<Duration>) -> Self {
+        Self { asker: Asker { core, waker: None }, how, limit, begun: false, alarm: None }
+    }
+
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<ShutdownReport> {
+        let core = Arc::clone(&self.asker.core);
+        if core.is_forked() {
+            return Poll::Ready(ShutdownReport::OF_A_CHILD);
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            let until = self.limit.and_then(|limit| Instant::now().checked_add(limit));
+            core.begin_shutdown(self.how);
+            self.alarm = until.and_then(Alarm::at);
+        }
+        let over = Worker::is_current_of(&core)
+            || self.alarm.as_ref().is_some_and(|alarm| alarm.has_expired(context.waker()))
+            || (self.asker.ask(context, Core::ask_idle)
+                && self.asker.ask(context, Core::ask_exited));
+        if over { Poll::Ready(core.report()) } else { Poll::Pending }
     }
 }

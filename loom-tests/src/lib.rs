@@ -78,6 +78,17 @@ pub fn pool(workers: usize, capacity: usize) -> Pool {
     builder(workers, capacity).build().unwrap()
 }
 
+/// A pool whose workers have fallen asleep. Not explored: the models that begin with
+/// [`pool`] have the workers' first steps in them.
+pub fn resting_pool(workers: usize, capacity: usize) -> Pool {
+    loom::stop_exploring();
+    let pool = pool(workers, capacity);
+    // Lets every other thread run until it blocks.
+    loom::thread::yield_now();
+    loom::explore();
+    pool
+}
+
 /// Drains the pool and checks that all adds up. Not explored: it ends a model that is about
 /// something else, and shutting down has models of its own.
 pub fn finish(pool: Pool, accepted: u64) {

@@ -185,7 +185,7 @@ impl Ledger {
         let critical = claim.priority == Priority::Critical;
         match partition {
             None => self.add(word, holder.amount(true), count, |word| {
-                word.committed() + count <= self.common_bound(critical)
+                count <= self.common_bound(critical).saturating_sub(word.committed())
             })?,
             Some(index) => self.take_in_partition(index, critical, holder)?,
         }

@@ -71,7 +71,9 @@ fn bytes_come_back_with_the_slot_and_a_refusal_keeps_none() {
 #[test]
 fn many_are_reserved_together_or_not_at_all() {
     let ledger = Ledger::new(3, 0, &[Partition::new().max(2)], None);
-    assert_eq!(ledger.reserve(NORMAL, 4).err(), Some(NoSlot::Full));
+    for too_many in [4, usize::MAX] {
+        assert_eq!(ledger.reserve(NORMAL, too_many).err(), Some(NoSlot::Full));
+    }
     let in_partition = claim(Priority::Normal, Some(0), 0);
     assert_eq!(ledger.reserve(in_partition, 3).err(), Some(NoSlot::Partition));
     assert_eq!(ledger.word().in_flight(), 0);

@@ -1,6 +1,6 @@
 //! Closing, draining, discarding, and the exit of the threads.
 
-use std::task::{Context, Poll};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::core::Core;
@@ -33,6 +33,11 @@ pub struct ShutdownReport {
     pub discarded: usize,
     /// Not ended when the call returned.
     pub still_running: usize,
+}
+
+impl ShutdownReport {
+    /// A forked child has none of the parent's jobs.
+    pub(crate) const OF_A_CHILD: Self = Self { completed: 0, discarded: 0, still_running: 0 };
 }
 
 pub(crate) struct Stop {
@@ -139,7 +144,7 @@ impl Core {
     /// Closes and waits, see [`Pool::shutdown`](crate::Pool::shutdown).
     pub(crate) fn shutdown(&self, how: Shutdown, limit: Option<Duration>) -> ShutdownReport {
         if self.is_forked() {
-            return ShutdownReport { completed: 0, discarded: 0, still_running: 0 };
+            return ShutdownReport::OF_A_CHILD;
         }
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         self.begin_shutdown(how);
@@ -152,41 +157,29 @@ impl Core {
         self.report()
     }
 
-    fn begin_shutdown(&self, how: Shutdown) {
+    pub(crate) fn begin_shutdown(&self, how: Shutdown) {
         self.close();
         if how == Shutdown::Discard {
             self.discard();
         }
     }
 
-    /// As [`shutdown`](Self::shutdown) without a limit, for a task: begins at the first call,
-    /// which `begun` remembers.
-    pub(crate) fn poll_shutdown(
-        &self,
-        how: Shutdown,
-        begun: &mut bool,
-        context: &Context<'_>,
-    ) -> Poll<ShutdownReport> {
-        if self.is_forked() {
-            return Poll::Ready(ShutdownReport { completed: 0, discarded: 0, still_running: 0 });
-        }
-        if !std::mem::replace(begun, true) {
-            self.begin_shutdown(how);
-        }
-        if !Worker::is_current_of(self) {
-            std::task::ready!(self.poll_idle(context));
-            self.stop.exited.listen(context.waker());
-            if !self.stop.all_exited() {
-                return Poll::Pending;
-            }
-        }
-        Poll::Ready(self.report())
+    /// Whether nothing is queued or running; if not, `waker` is woken when that is so.
+    pub(crate) fn ask_idle(&self, waker: &Waker) -> bool {
+        self.ledger.settled().listen(waker);
+        self.ledger.watch().jobs() == 0
     }
 
-    /// As [`wait_idle_until`](Self::wait_idle_until), for a task.
-    pub(crate) fn poll_idle(&self, context: &Context<'_>) -> Poll<()> {
-        self.ledger.settled().listen(context.waker());
-        if self.ledger.watch().jobs() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    /// Whether all threads have left; if not, `waker` is woken when they have.
+    pub(crate) fn ask_exited(&self, waker: &Waker) -> bool {
+        self.stop.exited.listen(waker);
+        self.stop.all_exited()
+    }
+
+    /// `waker` has no more questions.
+    pub(crate) fn stop_asking(&self, waker: &Waker) {
+        self.ledger.settled().forget(waker);
+        self.stop.exited.forget(waker);
     }
 
     /// Waits until nothing is queued or running; false if `until` came first.

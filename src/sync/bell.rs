@@ -4,7 +4,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::{Mutex, Parker};
-use crate::contain::call_contained;
+use crate::contain::{call_contained, drop_contained};
 
 /// A list of those to be woken at the next ring.
 ///
@@ -22,10 +22,26 @@ impl Bell {
 
     /// Adds `waker` to those woken at the next ring, once however often it asks.
     pub(crate) fn listen(&self, waker: &Waker) {
+        // User code, outside the lock, as is the end of a clone that is not needed.
+        let mut fresh = Some(waker.clone());
         let mut listeners = self.listeners.lock();
         if !listeners.iter().any(|known| known.will_wake(waker)) {
-            listeners.push(waker.clone());
+            listeners.extend(fresh.take());
         }
+        drop(listeners);
+        drop_contained(fresh);
+    }
+
+    /// Takes `waker` off the list again: a task that goes away must not stay on it until a ring
+    /// that may be long in coming.
+    pub(crate) fn forget(&self, waker: &Waker) {
+        let forgotten = {
+            let mut listeners = self.listeners.lock();
+            let at = listeners.iter().position(|known| known.will_wake(waker));
+            at.map(|at| listeners.swap_remove(at))
+        };
+        // User code, outside the lock.
+        drop_contained(forgotten);
     }
 
     /// Wakes all who listen, outside the lock, since a waker is user code.
@@ -50,6 +66,7 @@ impl Bell {
                 return true;
             }
             if !parker.park_until(until) {
+                self.forget(&waker);
                 return ready();
             }
         }
