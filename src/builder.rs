@@ -193,7 +193,7 @@ impl Builder {
         if self.name.contains('\0') {
             return Err(invalid("name", &self.name, "free of NUL bytes"));
         }
-        fork::watch();
+        fork::watch().map_err(BuildError::Spawn)?;
         let settings = Settings {
             name: self.name,
             workers,

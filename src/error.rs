@@ -382,7 +382,8 @@ pub enum BuildError {
         /// What it must be.
         expected: String,
     },
-    /// The system could not create a thread. Those already started have exited.
+    /// The system could not create a thread, or register the pool to be told of forks. Threads
+    /// already started have exited.
     Spawn(io::Error),
 }
 

@@ -82,7 +82,11 @@
 //!
 //! # Platforms
 //!
-//! Linux in full; other Unix; elsewhere without noticing forks. Rust 1.85.
+//! Linux in full; other Unix; elsewhere without noticing forks. Targets with 64-bit atomics. Rust 1.85.
+//!
+//! After `fork` a child has the pool's memory and none of its threads: submits are refused with
+//! [`Reason::Forked`], joins return [`JobError::Discarded`], shutting down and dropping return at
+//! once. A body that forks and returns in the child ends that thread. Nothing else is promised there.
 
 #[cfg(all(loom, feature = "loom"))]
 pub use loom;

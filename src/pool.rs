@@ -11,7 +11,8 @@ use crate::error::{BuildError, Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::observe::load::Load;
 use crate::observe::snapshot::Snapshot;
-use crate::schedule::{Core, Shutdown, ShutdownReport, Worker};
+use crate::schedule::inside::is_inside;
+use crate::schedule::{Core, Shutdown, ShutdownReport};
 use crate::submit::{JobSpec, PartitionId, Permit};
 use crate::sync::Arc;
 use crate::wait::{IdleWait, ShutdownWait, Submit};
@@ -33,7 +34,7 @@ use crate::wait::{IdleWait, ShutdownWait, Submit};
 /// # Ok::<(), weirpool::BuildError>(())
 /// ```
 pub struct Pool {
-    pub(crate) core: Arc<Core>,
+    core: Arc<Core>,
 }
 
 // The pool's state is only reached through atomics and short locks that no user code runs under,
@@ -59,6 +60,11 @@ impl Pool {
     /// Takes the handle that came with the shared state.
     pub(crate) fn from_core(core: Arc<Core>) -> Self {
         Self { core }
+    }
+
+    #[inline]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// One more handle.
@@ -188,7 +194,8 @@ impl Pool {
         }
     }
 
-    /// Refuses new work from now on; what was accepted still runs. Permits not yet used are void.
+    /// Refuses new work from now on; what was accepted still runs. Permits not yet used are void, and
+    /// whoever waits for a slot is let go. In a forked child it does nothing.
     pub fn close(&self) {
         if !self.core.is_forked() {
             self.core.close();
@@ -200,15 +207,20 @@ impl Pool {
         self.core.ledger.word().is_closed()
     }
 
-    /// Closes the pool, then waits until every accepted job has ended and the threads have left,
-    /// but no longer than `limit` of real time in all.
+    /// Closes the pool, then waits until every accepted job has ended and the threads have run their
+    /// stop hooks, but no longer than `limit` of real time in all.
     ///
     /// May be called again, and from several threads: each returns what has become of the jobs
     /// that were in flight when the pool was closed. A later [`Shutdown::Discard`] takes the
     /// queued jobs from a [`Shutdown::Drain`] that still waits.
     ///
     /// On a worker of this pool it never waits: it closes, discards if asked, and returns with the
-    /// rest as `still_running`, the calling job included.
+    /// rest as `still_running`, the calling job included. The same holds in a destructor of what a
+    /// job captured while that job is cancelled, displaced or discarded, on whatever thread.
+    ///
+    /// Discarded closures are dropped on the calling thread. If their destructors take more than the
+    /// limit and a quarter of a second, the rest is left to the workers; a destructor that is running
+    /// is waited for. A panic in one is contained.
     ///
     /// ```
     /// use weirpool::Shutdown;
@@ -256,10 +268,12 @@ impl Pool {
         poll_fn(move |context| idle.poll(context))
     }
 
-    /// Waits until nothing is queued or running. Does not close the pool, so that new work may
-    /// come in by the time it returns. On a worker of this pool it returns at once.
+    /// Waits until nothing is queued or running, and all handles have resolved. Does not close the
+    /// pool, so that new work may come in by the time it returns. On a worker of this pool, and in a
+    /// destructor of what a job captured while that job is cancelled or discarded, it returns at
+    /// once.
     pub fn wait_idle(&self) {
-        if !self.core.is_forked() && !Worker::is_current_of(&self.core) {
+        if !self.core.is_forked() && !is_inside(&self.core) {
             self.core.wait_idle_until(None);
         }
     }

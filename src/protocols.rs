@@ -139,7 +139,7 @@ impl Place {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        ledger::Slot::of_ended_job(&self.0, self.1).give_back();
+        drop(ledger::Slot::of_ended_job(&self.0, self.1));
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::{JobError, Rejected};
 use crate::handle::{Canceller, JobHandle, JobId};
 use crate::job::{JobRef, Origin, Outcome, Receiver};
 use crate::pool::Pool;
+use crate::schedule::Core;
 use crate::submit::JobSpec;
 use crate::sync::Arc;
 use crate::sync::stat::{AtomicUsize, Mutex, Relaxed};
@@ -156,7 +157,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             Ok(slot) => slot,
             Err(refusal) => return Err(Rejected::new(f, refusal)),
         };
-        let origin = Origin { scoped: true, ..core.origin(ask, slot.holding()) };
+        let origin = Origin { scoped: true, ..Core::origin(core, ask, slot.holding()) };
         // SAFETY: what the body and its result borrow outlives `Pool::scope`, which returns only
         // when the job has ended (`wait_for_all`). By then the body is gone, and the result is gone
         // or belongs to the handle, which carries `'scope`.

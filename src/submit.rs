@@ -117,7 +117,7 @@ impl<'a> JobSpec<'a> {
         let ask = self.ask();
         match core.admit(ask) {
             Ok(slot) => {
-                let job = JobRef::detached(f, core.origin(ask, slot.holding()));
+                let job = JobRef::detached(f, Core::origin(core, ask, slot.holding()));
                 core.push(slot, job);
                 Ok(())
             }
@@ -226,13 +226,13 @@ impl fmt::Debug for JobSpec<'_> {
 
 /// Makes the job and queues it.
 #[inline]
-pub(crate) fn submit<F, T>(core: &Core, slot: Slot<'_>, ask: Ask, f: F) -> JobHandle<T>
+pub(crate) fn submit<F, T>(core: &Arc<Core>, slot: Slot<'_>, ask: Ask, f: F) -> JobHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
     // SAFETY: neither the body nor its result borrows anything.
-    let (job, receiver) = unsafe { Receiver::new_job(f, core.origin(ask, slot.holding())) };
+    let (job, receiver) = unsafe { Receiver::new_job(f, Core::origin(core, ask, slot.holding())) };
     core.push(slot, job);
     JobHandle::new(receiver, core.born())
 }
@@ -322,11 +322,3 @@ impl fmt::Debug for Permit {
 /// The pool's state is only reached through atomics and short locks that no user code runs under.
 impl std::panic::UnwindSafe for Permit {}
 impl std::panic::RefUnwindSafe for Permit {}
-
-/// Used by [`Pool`] to hand out its own state.
-impl Pool {
-    #[inline]
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-}

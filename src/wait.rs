@@ -15,7 +15,8 @@ use crate::contain::drop_contained;
 use crate::error::{Reason, Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::pool::Pool;
-use crate::schedule::{Core, Shutdown, ShutdownReport, Worker};
+use crate::schedule::inside::is_inside;
+use crate::schedule::{Core, Shutdown, ShutdownReport};
 use crate::sense::clock::NO_DEADLINE;
 use crate::submit::{holding, submit};
 use crate::sync::{Alarm, Arc, Parker};
@@ -131,7 +132,7 @@ where
         mut self,
         until: Option<Instant>,
     ) -> Result<JobHandle<T>, Rejected<F>> {
-        if Worker::is_current_of(self.pool.core()) {
+        if is_inside(self.pool.core()) {
             let Self { pool, ask, job, .. } = &mut self;
             return settle(pool.core(), *ask, job, pool.core().admit(*ask));
         }
@@ -167,7 +168,7 @@ impl<F, T> Submit<F, T> {
 
 /// Submits the job with its slot, or gives it back.
 fn settle<F, T>(
-    core: &Core,
+    core: &Arc<Core>,
     ask: Ask,
     job: &mut Option<F>,
     slot: Result<Slot<'_>, Refusal>,
@@ -261,7 +262,7 @@ impl IdleWait {
 
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         let core = &self.0.core;
-        let at_once = core.is_forked() || Worker::is_current_of(core);
+        let at_once = core.is_forked() || is_inside(core);
         if at_once || self.0.ask(context, Core::ask_idle) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -287,10 +288,10 @@ impl ShutdownWait {
         }
         if !std::mem::replace(&mut self.begun, true) {
             let until = self.limit.and_then(|limit| Instant::now().checked_add(limit));
-            core.begin_shutdown(self.how);
+            core.begin_shutdown(self.how, until);
             self.alarm = until.and_then(Alarm::at);
         }
-        let over = Worker::is_current_of(&core)
+        let over = is_inside(&core)
             || self.alarm.as_ref().is_some_and(|alarm| alarm.has_expired(context.waker()))
             || (self.asker.ask(context, Core::ask_idle)
                 && self.asker.ask(context, Core::ask_exited));

@@ -2,83 +2,81 @@
 #![cfg(loom)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use loom_tests::{AtLeast, explore};
-use weirpool::loom::thread;
-use weirpool::{JobError, Pool, Priority, ShedReason, Shutdown};
-
-/// Counts the closures alive: never more than there are slots.
-struct Alive(Arc<AtomicUsize>);
-
-impl Alive {
-    fn new(count: &Arc<AtomicUsize>, capacity: usize) -> Self {
-        assert!(count.fetch_add(1, SeqCst) < capacity, "more closures than slots");
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
-    }
-}
+use loom_tests::{AtLeast, Ghost, Payload, against, explore, finish, pool, resting_pool};
+use weirpool::{JobError, Pool, Priority, Reason, ShedReason};
 
 /// The victim is taken by the worker, or cancelled, at the moment it is displaced.
 #[test]
 fn displacement_against_dequeue_and_cancel() {
     let must_see = ["displaced", "cancelled", "ran", "critical ran", "critical refused"];
-    explore("displacement: dequeue, cancel", Some(1), AtLeast(500), &must_see, |seen| {
-        let pool = Pool::new(1, 1).unwrap();
-        let victim = pool.job().priority(Priority::Low).try_submit(|| 1).unwrap();
+    explore("displacement: dequeue, cancel", Some(1), AtLeast(1_000), &must_see, |seen| {
+        let pool = pool(1, 1);
+        let payload = Arc::new(Payload::default());
+        let permit = pool.job().priority(Priority::Low).try_reserve().unwrap();
+        let captured = payload.capture();
+        let victim = permit.submit(move || captured.touch()).unwrap();
         let canceller = victim.canceller();
-        let cancelling = thread::spawn(move || canceller.cancel());
-        match pool.job().priority(Priority::Critical).try_submit(|| 2) {
-            Ok(critical) => {
-                assert_eq!(critical.join().unwrap(), 2);
-                seen.note("critical ran");
-            }
-            Err(_) => seen.note("critical refused"),
-        }
-        let cancelled = cancelling.join().unwrap();
+        let (critical, cancelled) = against(
+            || {
+                let payload = Arc::clone(&payload);
+                let body = move || {
+                    assert_eq!(payload.captures(), 0, "the victim is gone");
+                    payload.touch();
+                };
+                let critical = pool.job().priority(Priority::Critical).try_submit(body);
+                critical.map(|critical| critical.join().unwrap()).map_err(|no| no.reason())
+            },
+            move || canceller.cancel(),
+        );
         match victim.join() {
-            Ok(1) => seen.note("ran"),
+            Ok(()) => seen.note("ran"),
             Err(JobError::Cancelled) => {
                 assert!(cancelled);
                 seen.note("cancelled");
             }
-            Err(JobError::Shed(ShedReason::Displaced)) => seen.note("displaced"),
-            other => panic!("{other:?}"),
+            Err(JobError::Shed(ShedReason::Displaced)) => {
+                assert!(critical.is_ok() && !cancelled);
+                seen.note("displaced");
+            }
+            Err(other) => panic!("{other}"),
         }
-        let report = pool.shutdown(Shutdown::Drain, None);
-        assert_eq!(report.still_running, 0);
-        assert_eq!(pool.in_flight(), 0);
+        match critical {
+            Ok(()) => seen.note("critical ran"),
+            Err(reason) => {
+                assert_eq!(reason, Reason::Full);
+                seen.note("critical refused");
+            }
+        }
+        finish(pool, 1 + u64::from(critical.is_ok()));
     });
 }
 
-/// With the worker out of the way: two critical jobs for one victim. The slots are two, whoever
-/// gets them.
+/// Two critical jobs, one slot free and one with a victim in it: both get in as long as the victim
+/// hasn't started.
 #[test]
 fn two_critical_jobs_and_one_victim() {
-    explore("displacement: two critical", Some(1), AtLeast(500), &[], |_| {
-        let alive = Arc::new(AtomicUsize::new(0));
-        let pool = Pool::new(1, 2).unwrap();
-        let low = {
-            let guard = Alive::new(&alive, 2);
-            pool.job().priority(Priority::Low).try_submit(move || drop(guard)).unwrap()
+    let must_see = ["both", "one"];
+    explore("displacement: two critical", Some(1), AtLeast(1_000), &must_see, |seen| {
+        let pool = resting_pool(1, 2);
+        let ran = Arc::new(Ghost::default());
+        let victim = {
+            let ran = Arc::clone(&ran);
+            pool.job().priority(Priority::Low).try_submit(move || ran.add()).unwrap()
         };
         let submit = |pool: &Pool| {
-            pool.job().priority(Priority::Critical).try_submit(|| ()).map(drop).is_ok()
+            u64::from(pool.job().priority(Priority::Critical).try_spawn(|| ()).is_ok())
         };
-        let other = {
-            let pool = pool.clone();
-            thread::spawn(move || submit(&pool))
-        };
-        let mine = submit(&pool);
-        let theirs = other.join().unwrap();
-        assert!(mine || theirs, "there was a slot free all along");
-        drop(low);
-        pool.shutdown(Shutdown::Drain, None);
-        assert_eq!((pool.in_flight(), alive.load(SeqCst)), (0, 0));
+        let own = pool.clone();
+        let (mine, theirs) = against(|| submit(&pool), move || submit(&own));
+        let critical = mine + theirs;
+        assert!(critical >= 1, "a slot was free all along");
+        seen.note(if critical == 2 { "both" } else { "one" });
+        finish(pool, 1 + critical);
+        match victim.join() {
+            Ok(_) => assert_eq!(ran.get(), 1),
+            Err(JobError::Shed(ShedReason::Displaced)) => assert_eq!((ran.get(), critical), (0, 2)),
+            Err(other) => panic!("{other}"),
+        }
     });
 }

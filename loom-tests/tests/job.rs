@@ -1,63 +1,62 @@
 //! One job alone: run against cancel against the handle's ways to wait and to go.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, Seen, explore};
+use loom_tests::{AtLeast, Ghost, Seen, explore};
 use std::future::poll_fn;
 use std::sync::Arc;
 use weirpool::JobError;
-use weirpool::loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use weirpool::loom::{future, thread};
 use weirpool::protocols::{Handle, job};
 
-/// Ghost counters of one job: what happened to its body and its slot.
+/// What happened to a job's body and its slot.
 #[derive(Default)]
-struct Ghost {
-    ran: AtomicUsize,
-    dropped: AtomicUsize,
-    returned: AtomicUsize,
+struct Fate {
+    ran: Ghost,
+    dropped: Ghost,
+    returned: Ghost,
 }
 
-impl Ghost {
+impl Fate {
     /// Returns the slot: the body must be gone by then.
     fn return_slot(&self) {
-        assert_eq!(self.dropped.load(SeqCst), 1, "the slot returned before the body was dropped");
-        assert_eq!(self.returned.fetch_add(1, SeqCst), 0, "the slot returned twice");
+        assert_eq!(self.dropped.get(), 1, "the slot returned before the body was dropped");
+        assert_eq!(self.returned.add(), 0, "the slot returned twice");
     }
 
     fn check_ended(&self, ran: usize) {
-        assert_eq!(self.returned.load(SeqCst), 1, "the handle resolved before the slot returned");
-        assert_eq!(self.dropped.load(SeqCst), 1);
-        assert_eq!(self.ran.load(SeqCst), ran);
+        assert_eq!(self.returned.get(), 1, "the handle resolved before the slot returned");
+        assert_eq!(self.dropped.get(), 1);
+        assert_eq!(self.ran.get(), ran);
     }
 }
 
 /// What a body captures.
-struct Captured(Arc<Ghost>);
+struct Captured(Arc<Fate>);
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        assert_eq!(self.0.dropped.fetch_add(1, SeqCst), 0, "the body was dropped twice");
+        assert_eq!(self.0.dropped.add(), 0, "the body was dropped twice");
     }
 }
 
 /// A job whose body notes that it ran.
-fn ghost_job(ghost: &Arc<Ghost>) -> (weirpool::protocols::Entry, Handle<u32>) {
-    let captured = Captured(Arc::clone(ghost));
+fn fated_job(fate: &Arc<Fate>) -> (weirpool::protocols::Entry, Handle<u32>) {
+    let captured = Captured(Arc::clone(fate));
     job(move || {
-        captured.0.ran.fetch_add(1, SeqCst);
+        captured.0.ran.add();
         7
     })
 }
 
-fn check_result(seen: &Seen, ghost: &Ghost, result: Result<u32, JobError>) {
+fn check_result(seen: &Seen, fate: &Fate, result: Result<u32, JobError>) {
     match result {
         Ok(7) => {
             seen.note("run won");
-            ghost.check_ended(1);
+            fate.check_ended(1);
         }
         Err(JobError::Cancelled) => {
             seen.note("cancel won");
-            ghost.check_ended(0);
+            fate.check_ended(0);
         }
         other => panic!("{other:?}"),
     }
@@ -72,18 +71,18 @@ fn run_against_cancel_against_join() {
         AtLeast(1_000),
         &["run won", "cancel won"],
         |seen| {
-            let ghost = Arc::new(Ghost::default());
-            let (entry, handle) = ghost_job(&ghost);
+            let fate = Arc::new(Fate::default());
+            let (entry, handle) = fated_job(&fate);
             let canceller = handle.another();
             let worker = {
-                let ghost = Arc::clone(&ghost);
-                thread::spawn(move || entry.run(|| ghost.return_slot()))
+                let fate = Arc::clone(&fate);
+                thread::spawn(move || entry.run(|| fate.return_slot()))
             };
             let cancelling = {
-                let ghost = Arc::clone(&ghost);
-                thread::spawn(move || canceller.cancel(|| ghost.return_slot()))
+                let fate = Arc::clone(&fate);
+                thread::spawn(move || canceller.cancel(|| fate.return_slot()))
             };
-            check_result(seen, &ghost, handle.wait());
+            check_result(seen, &fate, handle.wait());
             let (ran, cancelled) = (worker.join().unwrap(), cancelling.join().unwrap());
             assert!(ran != cancelled, "exactly one of them wins");
         },
@@ -94,39 +93,39 @@ fn run_against_cancel_against_join() {
 #[test]
 fn run_against_cancel_against_drop_of_the_handle() {
     /// A result that counts its drops.
-    struct Output(Arc<AtomicUsize>);
+    struct Output(Arc<Ghost>);
     impl Drop for Output {
         fn drop(&mut self) {
-            self.0.fetch_add(1, SeqCst);
+            self.0.add();
         }
     }
 
     let must_see = ["ran", "cancelled", "dropped by the handle", "dropped by the worker"];
     explore("job: run, cancel, drop", Some(3), AtLeast(1_000), &must_see, |seen| {
-        let ghost = Arc::new(Ghost::default());
-        let outputs = Arc::new(AtomicUsize::new(0));
+        let fate = Arc::new(Fate::default());
+        let outputs = Arc::new(Ghost::default());
         let (entry, handle) = {
-            let captured = Captured(Arc::clone(&ghost));
+            let captured = Captured(Arc::clone(&fate));
             let output = Output(Arc::clone(&outputs));
             job(move || {
-                captured.0.ran.fetch_add(1, SeqCst);
+                captured.0.ran.add();
                 output
             })
         };
         let canceller = handle.another();
         let worker = {
-            let ghost = Arc::clone(&ghost);
-            thread::spawn(move || entry.run(|| ghost.return_slot()))
+            let fate = Arc::clone(&fate);
+            thread::spawn(move || entry.run(|| fate.return_slot()))
         };
         let dropping = {
             let outputs = Arc::clone(&outputs);
             thread::spawn(move || {
-                let before = outputs.load(SeqCst);
+                let before = outputs.get();
                 drop(handle);
-                (before, outputs.load(SeqCst))
+                (before, outputs.get())
             })
         };
-        let cancelled = canceller.cancel(|| ghost.return_slot());
+        let cancelled = canceller.cancel(|| fate.return_slot());
         drop(canceller);
         let (ran, by_handle) = (worker.join().unwrap(), dropping.join().unwrap());
         assert!(ran != cancelled, "exactly one of them wins");
@@ -137,8 +136,8 @@ fn run_against_cancel_against_drop_of_the_handle() {
                 _ => "dropped by the worker",
             });
         }
-        assert_eq!(outputs.load(SeqCst), 1, "the result, made or captured, is dropped once");
-        ghost.check_ended(usize::from(ran));
+        assert_eq!(outputs.get(), 1, "the result, made or captured, is dropped once");
+        fate.check_ended(usize::from(ran));
     });
 }
 

@@ -1,34 +1,17 @@
 //! The ledger alone: who gets a slot, and that each comes back once.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, explore};
+use loom_tests::{AtLeast, Payload, explore};
 use std::sync::Arc;
-use weirpool::loom::cell::UnsafeCell;
 use weirpool::loom::thread;
 use weirpool::protocols::Ledger;
-
-/// Touches a cell that only the owner of the single slot may touch: loom reports the race if a
-/// slot has two owners at once, or if its return isn't visible to whoever takes it next.
-struct Payload(UnsafeCell<usize>);
-
-// SAFETY: that is what the models below are to show.
-unsafe impl Sync for Payload {}
-// SAFETY: a number.
-unsafe impl Send for Payload {}
-
-impl Payload {
-    fn touch(&self) {
-        // SAFETY: loom checks it.
-        self.0.with_mut(|value| unsafe { *value += 1 });
-    }
-}
 
 /// One slot, three threads that take it, use it and return it.
 #[test]
 fn a_slot_has_one_owner_and_its_return_is_seen_by_the_next() {
     explore("ledger: one owner", None, AtLeast(1_000), &["taken once", "taken by all"], |seen| {
         let ledger = Ledger::new(1, 0);
-        let payload = Arc::new(Payload(UnsafeCell::new(0)));
+        let payload = Arc::new(Payload::default());
         let take = |ledger: Ledger, payload: Arc<Payload>| {
             let Ok(slot) = ledger.take(false) else { return 0 };
             assert!(ledger.in_flight() <= 1);

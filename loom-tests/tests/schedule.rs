@@ -1,9 +1,8 @@
 //! Queues and sleep alone: what is pushed is found, whoever goes to sleep at that moment.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, explore};
+use loom_tests::{AtLeast, Ghost, explore};
 use std::sync::Arc;
-use weirpool::loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use weirpool::loom::thread;
 use weirpool::protocols::{Entry, Lanes, Nest, Shelf, Sleep, job, nest};
 
@@ -12,8 +11,8 @@ struct Crew {
     lanes: Lanes,
     shelf: Option<Shelf>,
     sleep: Sleep,
-    slept: AtomicUsize,
-    done: AtomicUsize,
+    slept: Ghost,
+    done: Ghost,
 }
 
 impl Crew {
@@ -22,8 +21,8 @@ impl Crew {
             lanes: Lanes::new(4),
             shelf,
             sleep: Sleep::new(workers),
-            slept: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
+            slept: Ghost::default(),
+            done: Ghost::default(),
         })
     }
 
@@ -36,31 +35,33 @@ impl Crew {
     }
 
     /// Works like a worker until it has run `quota` jobs, then like a worker inside a long body:
-    /// it takes part in nothing. Workers begin as searching.
+    /// it takes part in nothing.
     fn work(&self, worker: usize, quota: usize) {
+        self.sleep.start_searching();
         let mut searching = true;
-        for _ in 0..quota {
-            let entry = loop {
-                if let Some(entry) = self.take() {
-                    break entry;
+        let mut ran = 0;
+        while ran < quota {
+            if let Some(entry) = self.take() {
+                if searching && self.sleep.stop_searching() && self.has_work() {
+                    self.sleep.notify(1);
                 }
-                if !searching {
-                    self.sleep.start_searching();
-                    searching = true;
+                searching = false;
+                if run(Some(entry)) == 1 {
+                    ran += 1;
+                    self.done.add();
                 }
-                self.sleep.fall_asleep(worker);
-                if !self.has_work() {
-                    self.slept.fetch_add(1, SeqCst);
-                    self.sleep.park(worker);
-                }
-                self.sleep.get_up(worker);
-            };
-            if searching && self.sleep.stop_searching() && self.has_work() {
-                self.sleep.notify(1);
+                continue;
             }
-            searching = false;
-            assert!(entry.run(|| ()));
-            self.done.fetch_add(1, SeqCst);
+            if !searching {
+                self.sleep.start_searching();
+                searching = true;
+            }
+            self.sleep.fall_asleep(worker);
+            if !self.has_work() {
+                self.slept.add();
+                self.sleep.park(worker);
+            }
+            self.sleep.get_up(worker);
         }
     }
 
@@ -83,7 +84,7 @@ fn push_against_park() {
         };
         crew.push();
         worker.join().unwrap();
-        seen.note(if crew.slept.load(SeqCst) > 0 { "slept" } else { "stayed awake" });
+        seen.note(if crew.slept.get() > 0 { "slept" } else { "stayed awake" });
     });
 }
 
@@ -109,8 +110,8 @@ fn the_last_searcher_passes_the_search_on() {
             for worker in workers {
                 worker.join().unwrap();
             }
-            assert_eq!(crew.done.load(SeqCst), 2);
-            seen.note(if crew.slept.load(SeqCst) > 0 { "one slept" } else { "none slept" });
+            assert_eq!(crew.done.get(), 2);
+            seen.note(if crew.slept.get() > 0 { "one slept" } else { "none slept" });
         },
     );
 }
@@ -130,7 +131,7 @@ fn a_nested_push_against_park() {
         nest.push(entry);
         crew.sleep.notify(1);
         peer.join().unwrap();
-        seen.note(if crew.slept.load(SeqCst) > 0 { "slept" } else { "stayed awake" });
+        seen.note(if crew.slept.get() > 0 { "slept" } else { "stayed awake" });
     });
 }
 
@@ -205,5 +206,37 @@ fn cancel_against_take() {
         assert_eq!(ran + usize::from(cancelled), 1);
         seen.note(if cancelled { "cancelled" } else { "ran" });
         assert!(lanes.take().is_none(), "no entry is left behind");
+    });
+}
+
+/// A body joins a child in place that is not the newest, while a thief looks for work. The newest,
+/// which the body then waits for by other means, must not be hidden for an instant.
+#[test]
+fn a_join_in_place_hides_no_other_job() {
+    let must_see = ["joined in place", "stolen"];
+    explore("queues: join below the newest", Some(3), AtLeast(500), &must_see, |seen| {
+        let (nest, shelf) = nest();
+        let crew = Crew::new(1, Some(shelf));
+        let peer = {
+            let crew = Arc::clone(&crew);
+            thread::spawn(move || crew.work(0, 1))
+        };
+        let (older, handle) = job(|| ());
+        let (newest, newest_handle) = job(|| ());
+        nest.push(older);
+        crew.sleep.notify(1);
+        nest.push(newest);
+        crew.sleep.notify(1);
+        let (mine, retract) = (handle.another(), handle.another());
+        if mine.run(|| ()) {
+            seen.note("joined in place");
+            nest.retract(&retract);
+            newest_handle.wait().unwrap();
+        } else {
+            seen.note("stolen");
+            run(nest.pop());
+        }
+        peer.join().unwrap();
+        drop((handle, retract));
     });
 }

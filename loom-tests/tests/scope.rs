@@ -1,9 +1,8 @@
 //! A scope returns when its last job has ended, and not before.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, explore};
+use loom_tests::{AtLeast, explore, finish, pool};
 use weirpool::loom::cell::UnsafeCell;
-use weirpool::{Pool, Shutdown};
 
 /// Borrowed by the job; loom reports a use that the scope's return doesn't come after.
 struct Borrowed(UnsafeCell<u32>);
@@ -13,8 +12,8 @@ unsafe impl Sync for Borrowed {}
 
 #[test]
 fn the_scopes_end_against_the_last_job() {
-    explore("scope: last job", Some(2), AtLeast(500), &[], |_| {
-        let pool = Pool::new(1, 1).unwrap();
+    explore("scope: last job", Some(2), AtLeast(1_000), &[], |_| {
+        let pool = pool(1, 1);
         let borrowed = Borrowed(UnsafeCell::new(0));
         let borrow = &borrowed;
         pool.scope(|scope| {
@@ -25,6 +24,6 @@ fn the_scopes_end_against_the_last_job() {
         // SAFETY: loom checks it.
         borrowed.0.with_mut(|value| unsafe { *value += 1 });
         assert_eq!(pool.in_flight(), 0, "the job has ended, so its slot is back");
-        pool.shutdown(Shutdown::Drain, None);
+        finish(pool, 1);
     });
 }

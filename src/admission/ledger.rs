@@ -236,6 +236,13 @@ impl Ledger {
         }
     }
 
+    /// Commits a slot that is in flight already, if the capacity allows it.
+    fn commit_one_more(&self) -> bool {
+        let capacity = self.capacity() as u64;
+        let more = |word| (Word(word).committed() < capacity).then_some(word + COMMITTED);
+        self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+    }
+
     /// How much of the common part this class of work may commit.
     #[inline]
     fn common_bound(&self, critical: bool) -> u64 {
@@ -295,9 +302,10 @@ impl Ledger {
 
     // ── Returning ───────────────────────────────────────────────────────────────────────────
 
-    /// Returns all that a holder took, and serves those who wait for it.
+    /// Returns all that a holder took, and serves those who wait for it. Returns the word as it was
+    /// before.
     #[inline]
-    fn return_parts(&self, holding: Holding, holder: Holder) {
+    fn return_parts(&self, holding: Holding, holder: Holder) -> Word {
         let before = self.undo_parts(holding, holder);
         if holding.is_plain() {
             if before.has_waiters() {
@@ -306,6 +314,7 @@ impl Ledger {
         } else {
             self.serve_waiters_if_any();
         }
+        before
     }
 
     /// The word first, then the partition, then what the partition held above its share: any other
@@ -327,22 +336,19 @@ impl Ledger {
         }
     }
 
-    /// Takes `amount` off the word; rings if that was the last job and somebody listens.
+    /// Takes `amount` off the word; returns what it was before.
     #[inline]
     fn give_back_word(&self, amount: u64) -> Word {
         // Release pairs with the Acquire of `add` and `word`; AcqRel keeps the chain whole when
         // several jobs end one after the other and only the last is read.
         let before = Word(self.word.fetch_sub(amount, Ordering::AcqRel));
         debug_assert!(before.in_flight() > 0, "a slot was returned twice: {before:?}");
-        // A permit's end leaves the number of jobs as it is, and so never rings.
-        if before.is_watched() && before.jobs() == 1 && Word(before.0 - amount).jobs() == 0 {
-            self.ring_settled();
-        }
         before
     }
 
+    /// Wakes those who listen for the last job's end; called by whoever ended it, as the last step.
     #[cold]
-    fn ring_settled(&self) {
+    pub(crate) fn ring_settled(&self) {
         self.word.fetch_and(!WATCHED, Ordering::Relaxed);
         self.settled.ring();
     }
@@ -351,6 +357,17 @@ impl Ledger {
     pub(crate) fn give_back_bytes(&self, bytes: u64) {
         self.bytes.give_back(bytes);
         self.serve_waiters_if_any();
+    }
+
+    /// Whether a job of the first partition may give way to a critical one of the second: it is the
+    /// same one, or the slot is common.
+    pub(crate) fn may_give_way(
+        &self,
+        victim: Option<partition::Index>,
+        heir: Option<partition::Index>,
+    ) -> bool {
+        victim == heir
+            || victim.is_none_or(|index| self.partitions[usize::from(index)].is_above_share())
     }
 
     // ── Permits ─────────────────────────────────────────────────────────────────────────────
@@ -505,33 +522,60 @@ impl<'a> Slot<'a> {
     /// Hands the slot of an ended job to one that holds `wanted` beside it, whose bytes are taken
     /// already: the slot is not returned and taken again, so nobody can come in between.
     ///
-    /// The slot is a common one, or of the partition wanted. None, with all of it returned, if the
-    /// partition has filled up to its maximum meanwhile.
+    /// None, with all of it returned, if a partition has changed meanwhile: the one wanted has filled
+    /// up to its maximum, or the slot has become one of another's reserved share.
     pub(crate) fn pass_on(mut self, wanted: Holding) -> Option<Self> {
         let ledger = self.ledger;
-        ledger.bytes.give_back(self.holding.bytes);
-        self.holding.bytes = wanted.bytes;
+        ledger.bytes.give_back(std::mem::replace(&mut self.holding.bytes, wanted.bytes));
         if self.holding.partition != wanted.partition {
-            debug_assert_eq!(self.holding.partition, None, "a slot of another partition");
-            let index = wanted.partition?;
-            if ledger.partitions[usize::from(index)].take()? == Taken::OfShare {
-                // The share was committed already: the common slot is free for others.
-                ledger.word.fetch_sub(COMMITTED, Ordering::AcqRel);
+            if let Some(index) = self.holding.partition.take() {
+                // Out of its partition it is a common slot, if it was above the share.
+                let of_share = ledger.partitions[usize::from(index)].give_back() == Taken::OfShare;
+                if of_share && !ledger.commit_one_more() {
+                    self.give_back_uncommitted();
+                    return None;
+                }
             }
-            self.holding.partition = Some(index);
+            if let Some(index) = wanted.partition {
+                if ledger.partitions[usize::from(index)].take()? == Taken::OfShare {
+                    // The share was committed already: the common slot is free for others.
+                    ledger.word.fetch_sub(COMMITTED, Ordering::AcqRel);
+                }
+                self.holding.partition = Some(index);
+            }
         }
         // Less may be held now than before.
         ledger.serve_waiters_if_any();
         Some(self)
     }
 
-    /// Returns the slot; the same as dropping it, by a name that can be read.
-    pub(crate) fn give_back(self) {}
+    /// Returns a slot that is no partition's any more and was never committed.
+    fn give_back_uncommitted(self) {
+        let (ledger, bytes) = (self.ledger, self.holding.bytes);
+        std::mem::forget(self);
+        let before = ledger.give_back_word(Holder::Job.amount(false));
+        ledger.give_back_bytes(bytes);
+        if before.is_watched() && before.jobs() == 1 {
+            ledger.ring_settled();
+        }
+    }
+
+    /// Returns the slot. True if that was the last job and somebody listens for its end: the caller
+    /// then rings, once nothing of the job is left to be done.
+    #[inline]
+    pub(crate) fn give_back(self) -> bool {
+        let before = self.ledger.return_parts(self.holding, Holder::Job);
+        std::mem::forget(self);
+        before.is_watched() && before.jobs() == 1
+    }
 }
 
 impl Drop for Slot<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.ledger.return_parts(self.holding, Holder::Job);
+        let before = self.ledger.return_parts(self.holding, Holder::Job);
+        if before.is_watched() && before.jobs() == 1 {
+            self.ledger.ring_settled();
+        }
     }
 }

@@ -89,6 +89,10 @@ impl PartitionSlots {
         self.used.load(Ordering::Acquire) >= self.max
     }
 
+    pub(crate) fn is_above_share(&self) -> bool {
+        self.used.load(Ordering::Acquire) > self.reserved
+    }
+
     /// Takes one of the share, if one is free. AcqRel, as for the ledger's word: a return
     /// synchronizes with the next taking.
     pub(crate) fn take_of_share(&self) -> bool {

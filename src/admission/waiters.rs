@@ -14,9 +14,10 @@ use std::task::Waker;
 
 use super::ledger::{Claim, Ledger, NoSlot};
 use super::partition;
-use crate::contain::call_contained;
+use crate::contain::{call_contained, drop_contained};
 use crate::priority::Priority;
 use crate::sync::Mutex;
+use crate::sync::stat::{AtomicU64, Relaxed};
 
 /// Work of one partition, or of none.
 type Line = Option<partition::Index>;
@@ -49,6 +50,8 @@ pub(crate) enum Standing {
 
 pub(crate) struct Waiters {
     lines: Mutex<Lines>,
+    /// Panics of wakers, which are user code.
+    contained: AtomicU64,
 }
 
 #[derive(Default)]
@@ -67,12 +70,12 @@ struct Waiting {
 
 impl Waiters {
     pub(super) fn new() -> Self {
-        Self { lines: Mutex::new(Lines::default()) }
+        Self { lines: Mutex::new(Lines::default()), contained: AtomicU64::new(0) }
     }
 
     /// Whether somebody in the same line, of the same priority or a higher one, came before.
     #[cold]
-    pub(super) fn come_before(&self, claim: Claim) -> bool {
+    pub(crate) fn come_before(&self, claim: Claim) -> bool {
         let lines = self.lines.lock();
         let line = lines.waiting.get(&claim.holding.partition);
         let head = line.and_then(|line| line.first_key_value());
@@ -94,7 +97,7 @@ impl Waiters {
             }
             (ticket, lines.serve(ledger))
         };
-        wake(woken);
+        self.wake(woken);
         ticket
     }
 
@@ -109,7 +112,7 @@ impl Waiters {
         let Some(waiting) = lines.find(&ticket) else { return Standing::Closed };
         let old = waiting.waker.replace(fresh);
         drop(lines);
-        drop(old);
+        self.drop_waker(old);
         Standing::Waiting
     }
 
@@ -122,8 +125,8 @@ impl Waiters {
             // Those behind may fit where this one did not.
             (granted, left, lines.serve(ledger))
         };
-        drop(left);
-        wake(woken);
+        self.drop_waker(left.and_then(|waiting| waiting.waker));
+        self.wake(woken);
         if granted {
             ledger.cancel_permit(ticket.claim.holding);
         }
@@ -132,7 +135,7 @@ impl Waiters {
     /// Offers what was returned to the heads of the lines.
     pub(super) fn serve(&self, ledger: &Ledger) {
         let woken = self.lines.lock().serve(ledger);
-        wake(woken);
+        self.wake(woken);
     }
 
     /// Lets all go: the ledger has been closed, which also voided the grants.
@@ -143,7 +146,27 @@ impl Waiters {
             std::mem::take(&mut lines.waiting)
         };
         let waiting = lines.into_values().flat_map(BTreeMap::into_values);
-        wake(waiting.filter_map(|waiting| waiting.waker).collect());
+        self.wake(waiting.filter_map(|waiting| waiting.waker).collect());
+    }
+
+    /// How many panics of wakers were contained.
+    pub(crate) fn contained(&self) -> u64 {
+        self.contained.load(Relaxed)
+    }
+
+    /// Wakes; a panic in one must not keep the others waiting.
+    fn wake(&self, woken: Vec<Waker>) {
+        for waker in woken {
+            self.note(call_contained(|| waker.wake()));
+        }
+    }
+
+    fn drop_waker(&self, waker: Option<Waker>) {
+        self.note(drop_contained(waker));
+    }
+
+    fn note(&self, quiet: bool) {
+        self.contained.fetch_add(u64::from(!quiet), Relaxed);
     }
 }
 
@@ -186,12 +209,5 @@ impl Lines {
     fn best_head(&self, blocked: &[Line]) -> Option<(Rank, Line)> {
         let open = self.waiting.iter().filter(|(line, _)| !blocked.contains(line));
         open.filter_map(|(line, of_line)| Some((*of_line.first_key_value()?.0, *line))).min()
-    }
-}
-
-fn wake(woken: Vec<Waker>) {
-    for waker in woken {
-        // User code: its panic must not keep the others waiting.
-        call_contained(|| waker.wake());
     }
 }

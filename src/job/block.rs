@@ -6,8 +6,8 @@
 //! depot under a lock: one lock in [`BATCH`] jobs. (Bonwick's magazines; the two per thread keep a
 //! thread that frees and allocates around a boundary from going to the depot each time.)
 //!
-//! The depot never holds more blocks than the pools that exist have slots, so what is kept is
-//! bounded by the capacity; what is above that goes back to the allocator. Jobs larger than the
+//! The depot never holds more blocks of a size than the pools that exist have slots, and a thread
+//! never more than two magazines; what is above that goes back to the allocator. Jobs larger than the
 //! largest size are allocated and freed exactly.
 
 use std::alloc::Layout;
@@ -275,8 +275,10 @@ mod recycled {
             chain.free_all(class);
         }
 
+        /// Frees what is above the limit, as far as nobody else is at it: what stays is freed when
+        /// the next pool goes.
         fn trim(&self, class: usize) {
-            while self.0.lock().len * BATCH > LIMIT.load(Relaxed) {
+            while self.0.try_lock().is_some_and(|kept| kept.len * BATCH > LIMIT.load(Relaxed)) {
                 let Some(mut chain) = self.take() else { return };
                 chain.free_all(class);
             }

@@ -99,6 +99,11 @@ impl Header {
         self.owner
     }
 
+    /// Neither urgent nor unimportant, and of no partition.
+    pub(crate) fn is_common(&self) -> bool {
+        self.priority == Priority::Normal && self.partition == NO_PARTITION
+    }
+
     pub(crate) fn partition(&self) -> Option<partition::Index> {
         (self.partition != NO_PARTITION).then_some(self.partition)
     }
@@ -524,10 +529,7 @@ impl Ended {
         }
         match published {
             Published::Released => job.forget(),
-            Published::Last => {
-                job.free();
-                job.forget();
-            }
+            Published::Last => ManuallyDrop::new(job).free(),
             Published::WakeWaiter => {
                 // SAFETY: `WAITER` was set at the moment of publishing: the cell is ours for good.
                 let waiter = job.waiter.with_mut(|cell| unsafe { (*cell).take() });

@@ -81,13 +81,13 @@ impl<T> Receiver<T> {
         if let Some(result) = self.try_take() {
             return Poll::Ready(result);
         }
+        // User code: before anything is changed, so that its panic changes nothing.
+        let fresh = waker.clone();
         // The cell is ours while `WAITER` is clear. A waker left earlier is taken back first; if
         // the job ends meanwhile the cell stays the publisher's and the result is there.
         let state = &self.job.state;
         let ours = !state.has_waiter() || state.unset_waiter().is_ok();
         if ours {
-            // User code: before anything is changed, so that its panic changes nothing.
-            let fresh = waker.clone();
             // SAFETY: `WAITER` is clear and only this receiver sets it, so the cell is ours.
             let old = self.job.waiter.with_mut(|cell| unsafe { (*cell).replace(fresh) });
             drop_contained(old);

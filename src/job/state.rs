@@ -139,8 +139,9 @@ impl State {
 
     /// `QUEUED → RUNNING`: the winner owns the body.
     ///
-    /// `AcqRel`: Acquire pairs with the handle's and cancellers' writes to this word; the body
-    /// itself is made visible by the queue, or to a joiner by the handle it holds.
+    /// `AcqRel`: Acquire pairs with the handle's and cancellers' writes to this word. The body was
+    /// written before the entry was pushed, and is made visible by the queue's own edge; to a joiner
+    /// or canceller, who took no entry, by whatever brought the handle from the submitting thread.
     pub(crate) fn start(&self) -> Result<(), NotQueued> {
         self.leave_queue(RUNNING)
     }

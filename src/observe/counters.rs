@@ -6,7 +6,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::error::{Reason, ShedReason};
 use crate::job::Outcome;
-use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
+use crate::sync::stat::{Acquire, AtomicU64, AtomicUsize, Relaxed, Release};
 
 /// Stripes for threads that are not workers; more of them share less.
 const OUTSIDE_STRIPES: usize = 8;
@@ -27,8 +27,10 @@ pub(crate) struct Counters {
 
 #[derive(Default)]
 struct Stripe {
-    /// Jobs started and not ended; of workers only.
+    /// Jobs started whose end is not published; of workers only.
     running: AtomicUsize,
+    /// Jobs that somebody else than a worker is ending.
+    ending: AtomicUsize,
     completed: AtomicU64,
     panicked: AtomicU64,
     cancelled: AtomicU64,
@@ -90,7 +92,22 @@ impl Counters {
 
     pub(crate) fn stopped(&self, worker: usize) {
         let running = &self.workers[worker].running;
-        running.store(running.load(Relaxed) - 1, Relaxed);
+        // Release pairs with `ending`: who sees it fall also sees the outcome.
+        running.store(running.load(Relaxed) - 1, Release);
+    }
+
+    /// Somebody begins to end a job that has not run.
+    pub(crate) fn ending_begins(&self) -> EndingMark<'_> {
+        let ending = &self.outside[my_stripe()].ending;
+        ending.fetch_add(1, Relaxed);
+        EndingMark(ending)
+    }
+
+    /// How many jobs have not ended altogether although their slots may be back.
+    pub(crate) fn ending(&self) -> usize {
+        let outside = self.outside.iter().map(|stripe| stripe.ending.load(Acquire));
+        let workers = self.workers.iter().map(|stripe| stripe.running.load(Acquire));
+        outside.chain(workers).sum()
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -132,6 +149,15 @@ impl Counters {
             add_each(&mut totals.refused, &stripe.refused);
         }
         totals
+    }
+}
+
+/// While it lives, a job is being ended.
+pub(crate) struct EndingMark<'a>(&'a AtomicUsize);
+
+impl Drop for EndingMark<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Release);
     }
 }
 

@@ -2,8 +2,9 @@
 //! [`admit`](Core::admit) → [`push`](Core::push) → … → [`end`](Core::end).
 
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::inside::{Doing, step_inside};
 use super::lanes::Lanes;
 use super::nested::{self, Nest, Shelf};
 use super::sleep::Sleep;
@@ -11,7 +12,7 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::admission::ledger::{Claim, Holding, Ledger, Slot};
 use crate::admission::partition::{self, Partition};
-use crate::admission::{Ask, Door, Membership, reason};
+use crate::admission::{Ask, Door, reason};
 use crate::contain::{Contained, Payload, call_contained, drop_contained};
 use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
@@ -83,14 +84,14 @@ struct Service {
 
 #[derive(Default)]
 struct Complaints {
-    next_ns: u64,
+    last: Option<Instant>,
     untold: u64,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// At most one line about detached panics in this time.
-const COMPLAIN_EVERY_NS: u64 = 1_000_000_000;
+const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
 
 impl Core {
     /// The shared state, and a nest for each worker to be.
@@ -208,27 +209,29 @@ impl Core {
 
     /// What a job admitted now is born with.
     #[inline]
-    pub(crate) fn origin(&self, ask: Ask, holding: Holding) -> Origin {
+    pub(crate) fn origin(this: &Arc<Self>, ask: Ask, holding: Holding) -> Origin {
         Origin {
             priority: ask.priority,
-            enqueued_ns: self.time.now_ns(),
+            enqueued_ns: this.time.now_ns(),
             deadline_ns: ask.deadline_ns,
             holding,
             scoped: false,
-            owner: NonNull::from(self).cast(),
+            // The `Arc`'s own pointer, which may be made a share of again, see `of_unended`.
+            owner: NonNull::new(Arc::as_ptr(this).cast_mut()).expect("never null").cast(),
         }
     }
 
     /// Queues a job and wakes a worker for it if need be. The slot goes with the job.
     ///
-    /// Normal jobs submitted from inside a body go to the worker's own deque, all others to the
-    /// lanes: a lane is seen by everybody at once, so no urgent job hides behind another.
+    /// Common jobs submitted from inside a body go to the worker's own deque, all others to the lanes:
+    /// a lane is seen by everybody at once, so no urgent job hides behind another, and any entry can
+    /// be picked out of it to give way.
     #[inline]
     pub(crate) fn push(&self, slot: Slot<'_>, job: JobRef) {
         slot.leave_with_job();
         let now_ns = job.enqueued_ns();
         let outside = Worker::with_current(|worker| match worker {
-            Some(worker) if worker.is_of(self) && job.priority() == Priority::Normal => {
+            Some(worker) if worker.is_of(self) && job.is_common() => {
                 worker.push_nested(job, now_ns);
                 None
             }
@@ -237,11 +240,17 @@ impl Core {
         if let Some(job) = outside {
             self.lanes.push(job, now_ns);
         }
+        self.announce();
+    }
+
+    /// A job can be found in a queue, or can be found again: wakes a worker for it if need be.
+    #[inline]
+    pub(crate) fn announce(&self) {
         self.sleep.notify(|| self.lanes.queued());
         // After the fence in `notify`, which pairs with the one in `discard`: either it finds the
         // job, or this thread sees that it must discard the job itself.
         if self.stop.is_discarding() {
-            self.discard_queued();
+            self.discard_queued(None);
         }
     }
 
@@ -256,16 +265,45 @@ impl Core {
     /// handle resolves. Nothing of the job is touched afterwards.
     #[inline]
     pub(crate) fn end(&self, mut ended: Ended, counted: Counted) {
+        let ran = matches!(ended.outcome(), Outcome::Completed | Outcome::Panicked);
         let contained = ended.drop_unwanted();
         self.counters.ended(counted, ended.outcome());
         self.counters.contained(counted, contained);
-        if let (Counted::ByWorker(worker), Outcome::Completed | Outcome::Panicked) =
-            (counted, ended.outcome())
-        {
+        let settled = Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
+        self.publish(ended, counted);
+        if let (Counted::ByWorker(worker), true) = (counted, ran) {
             self.counters.stopped(worker);
         }
-        Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
-        self.publish(ended, counted);
+        if settled {
+            self.ledger.ring_settled();
+        }
+    }
+
+    /// Ends a job taken out of a queue without running it, or buries what is left of it; true if
+    /// this call ended it.
+    pub(crate) fn end_unrun(&self, job: JobRef, outcome: Outcome, counted: Counted) -> bool {
+        match job.seize() {
+            Ok(seized) => {
+                self.end_seized(seized, outcome, counted);
+                true
+            }
+            Err(tombstone) => {
+                self.bury(tombstone);
+                false
+            }
+        }
+    }
+
+    /// Ends a job that this thread has won and will not run.
+    pub(crate) fn end_seized(&self, seized: Seized, outcome: Outcome, counted: Counted) {
+        let _ending = self.counters.ending_begins();
+        let ended = self.drop_body(seized, outcome);
+        self.end(ended, counted);
+    }
+
+    /// Drops a body, whose destructors are user code that must not wait for this pool.
+    fn drop_body(&self, seized: Seized, outcome: Outcome) -> Ended {
+        step_inside(self, Doing::Dropping, || seized.drop_body(outcome))
     }
 
     /// The last step of an ending.
@@ -285,27 +323,27 @@ impl Core {
     /// Where capacity refuses a critical job, ends a queued one of lower priority in its favour: the
     /// victim's slot goes over to it, so that none is made and none is lost.
     ///
-    /// The victim holds a slot of the common part or one of the same partition. Its body is dropped
-    /// here, on the displacing thread, outside of every lock.
+    /// The victim holds a slot of the common part or one of the same partition; and nobody of the same
+    /// class, in the same line, may have come before. Its body is dropped here, on the displacing thread, outside of every lock.
     #[cold]
     fn displace(&self, ask: Ask, reason: Reason) -> Option<Slot<'_>> {
         if ask.priority != Priority::Critical || reason != Reason::Full {
             return None;
         }
-        let partition = match ask.partition {
-            Some(Membership::Foreign) => return None,
-            Some(Membership::Of(index)) => Some(index),
-            None => None,
-        };
-        let wanted = Holding { partition, bytes: ask.bytes };
+        let claim = self.door().check(ask).ok()?;
+        let wanted = claim.holding;
+        if self.ledger.waiters().come_before(claim) {
+            return None;
+        }
         if !self.ledger.bytes().take(wanted.bytes) {
             return None;
         }
-        let Some(victim) = self.find_victim(partition) else {
+        let Some(victim) = self.find_victim(wanted.partition) else {
             self.ledger.give_back_bytes(wanted.bytes);
             return None;
         };
-        let mut ended = victim.drop_body(Outcome::Shed(ShedReason::Displaced));
+        let _ending = self.counters.ending_begins();
+        let mut ended = self.drop_body(victim, Outcome::Shed(ShedReason::Displaced));
         let contained = ended.drop_unwanted();
         self.counters.ended(Counted::Outside, ended.outcome());
         self.counters.contained(Counted::Outside, contained);
@@ -318,17 +356,15 @@ impl Core {
     /// Seizes a queued Low job, else a Normal one, that a job of `partition` may displace.
     fn find_victim(&self, partition: Option<partition::Index>) -> Option<Seized> {
         for priority in [Priority::Low, Priority::Normal] {
-            while let Some(job) = self.lanes.take_victim(priority, partition) {
+            let may_give_way = |of| self.ledger.may_give_way(of, partition);
+            while let Some(job) = self.lanes.take_victim(priority, may_give_way) {
                 match job.seize() {
                     Ok(seized) => return Some(seized),
                     Err(tombstone) => drop(tombstone),
                 }
             }
         }
-        // A deque gives its oldest unseen, so only where any will do.
-        if !self.settings.partitions.is_empty() {
-            return None;
-        }
+        // Jobs of partitions don't wait in deques, so any will do.
         for shelf in &self.shelves {
             // A thread's first theft allocates, which a refusal must not.
             while !shelf.is_empty() {
@@ -349,7 +385,7 @@ impl Core {
         // to return, and the workers keep the shared state until all are back.
         let core = unsafe { Self::of_unended(job) };
         core.retract(job);
-        core.end(seized.drop_body(Outcome::Cancelled), Counted::Outside);
+        core.end_seized(seized, Outcome::Cancelled, Counted::Outside);
         true
     }
 
@@ -359,7 +395,7 @@ impl Core {
     /// The job was made by [`Core::origin`], and the caller owes the return of its slot.
     unsafe fn of_unended(job: &JobRef) -> Arc<Self> {
         let core = job.owner().cast::<Self>().as_ptr().cast_const();
-        // SAFETY: the pointer is that of an `Arc`'s value: a `Core` is never anywhere else. It is
+        // SAFETY: the pointer came from `Arc::as_ptr`. It is
         // alive, since each worker holds a share until the pool is over, and it isn't over while
         // a slot is out.
         unsafe {
@@ -415,14 +451,15 @@ impl Core {
     /// output.
     #[cold]
     fn complain(&self, panic: &Panic) {
-        let now_ns = self.time.now_ns();
+        // Real time, since it is a person who reads it.
+        let now = Instant::now();
         let untold = {
             let mut complaints = self.complaints.lock();
-            if now_ns < complaints.next_ns {
+            if complaints.last.is_some_and(|last| now - last < COMPLAIN_EVERY) {
                 complaints.untold += 1;
                 return;
             }
-            complaints.next_ns = now_ns.saturating_add(COMPLAIN_EVERY_NS);
+            complaints.last = Some(now);
             std::mem::take(&mut complaints.untold)
         };
         let name = &self.settings.name;
@@ -480,7 +517,7 @@ impl Core {
             discarded: totals.discarded,
             shed: ShedCounts::new(totals.shed),
             rejected: RejectedCounts::new(totals.refused),
-            contained_panics: totals.contained,
+            contained_panics: totals.contained + self.ledger.waiters().contained(),
             reserved: word.reserved(),
             queued: word.jobs() - running,
             running,

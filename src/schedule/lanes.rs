@@ -153,18 +153,17 @@ impl Lanes {
         job
     }
 
-    /// Takes the newest entry of a lane whose job a job of `partition` may displace: one outside of
-    /// partitions, or of the same.
+    /// Takes the newest entry of a lane whose job may give way, judged by its partition.
     pub(crate) fn take_victim(
         &self,
         priority: Priority,
-        partition: Option<partition::Index>,
+        may_give_way: impl Fn(Option<partition::Index>) -> bool,
     ) -> Option<JobRef> {
         let mut rings = self.rings.lock();
         let ring = &mut rings.lanes[priority.lane()];
         let seq = ring.entries.iter().rev().find_map(|entry| {
             let of = entry.job.as_ref()?.partition();
-            (of.is_none() || of == partition).then_some(entry.seq)
+            may_give_way(of).then_some(entry.seq)
         })?;
         let victim = ring.remove(seq);
         self.publish(&rings);

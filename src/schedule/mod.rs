@@ -3,6 +3,7 @@
 //! See the README of this folder for the sleep protocol and why no wake-up is lost.
 
 pub(crate) mod core;
+pub(crate) mod inside;
 pub(crate) mod lanes;
 pub(crate) mod nested;
 pub(crate) mod sleep;

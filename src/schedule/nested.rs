@@ -2,10 +2,10 @@
 //!
 //! A job that is cancelled, or joined in place, while it lies in the middle of a deque can't be
 //! taken out: its entry stays as a tombstone, a reference to a block whose body is gone. Each
-//! deque counts its tombstones, and its owner sweeps them at a push once they outnumber the live
-//! entries by [`SPARE_TOMBSTONES`]: so they are bounded, whatever a body does.
+//! deque counts its tombstones, and its owner sweeps them at a push once they are more than half of
+//! the entries and [`SPARE_TOMBSTONES`] besides: so they are bounded, whatever a body does.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crossbeam_utils::CachePadded;
 
@@ -14,15 +14,24 @@ use crate::policy::ageing::{NEVER, due_at};
 use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
 use crate::sync::{Owner, Thief, deque};
 
-/// Tombstones a deque may have beyond its live entries before it is swept.
+/// Tombstones a deque may have beyond half of its entries before it is swept.
 const SPARE_TOMBSTONES: usize = 64;
 
-/// A place names its queue in its upper bits: zero for the lanes, else a worker.
-const QUEUE_SHIFT: u32 = 48;
+/// A place in a deque has the top bit set, then the worker, then a number that wraps; one in a lane
+/// is a number that never gets so far.
+const IN_DEQUE: u64 = 1 << 63;
+const WORKER_SHIFT: u32 = 48;
+const WORKER_MASK: u64 = (1 << (63 - WORKER_SHIFT)) - 1;
+const NUMBER_MASK: u64 = (1 << WORKER_SHIFT) - 1;
+
+fn place_of(worker: usize, number: u64) -> u64 {
+    IN_DEQUE | ((worker as u64) << WORKER_SHIFT) | (number & NUMBER_MASK)
+}
 
 /// The worker whose deque the job was pushed to; none if it was pushed to a lane.
 pub(crate) fn home_of(job: &JobRef) -> Option<usize> {
-    ((job.place() >> QUEUE_SHIFT) as usize).checked_sub(1)
+    let place = job.place();
+    (place & IN_DEQUE != 0).then_some(((place >> WORKER_SHIFT) & WORKER_MASK) as usize)
 }
 
 /// What everybody may see and do of one worker's deque.
@@ -44,6 +53,8 @@ struct Figures {
 pub(crate) struct Nest {
     owner: Owner<JobRef>,
     worker: usize,
+    /// The place of the job pushed last.
+    last_pushed: Cell<u64>,
     /// Room for a sweep, kept so that a sweep allocates at most when it is the largest so far.
     swept: RefCell<Vec<JobRef>>,
 }
@@ -56,7 +67,8 @@ pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
         pushed: AtomicU64::new(0),
         waiting_since_ns: AtomicU64::new(NEVER),
     });
-    (Nest { owner, worker, swept: RefCell::default() }, Shelf { thief, figures })
+    let last_pushed = Cell::new(u64::MAX);
+    (Nest { owner, worker, last_pushed, swept: RefCell::default() }, Shelf { thief, figures })
 }
 
 impl Shelf {
@@ -67,8 +79,16 @@ impl Shelf {
     /// Takes the oldest entry, which may be a tombstone.
     pub(crate) fn steal(&self, now_ns: u64) -> Option<JobRef> {
         let job = self.thief.steal()?;
-        self.note_served(now_ns);
+        self.note_taken(&job, now_ns);
         Some(job)
+    }
+
+    /// Notes that an entry was taken; a tombstone serves nobody.
+    #[inline]
+    pub(crate) fn note_taken(&self, job: &JobRef, now_ns: u64) {
+        if job.state().is_queued() {
+            self.note_served(now_ns);
+        }
     }
 
     /// How many jobs were ever pushed.
@@ -108,7 +128,9 @@ impl Nest {
         // Only the owner writes it.
         let pushed = shelf.figures.pushed.load(Relaxed);
         shelf.figures.pushed.store(pushed + 1, Relaxed);
-        job.set_place(((self.worker as u64 + 1) << QUEUE_SHIFT) | pushed);
+        let place = place_of(self.worker, pushed);
+        self.last_pushed.set(place);
+        job.set_place(place);
         self.owner.push(job);
     }
 
@@ -118,19 +140,18 @@ impl Nest {
         self.owner.pop()
     }
 
-    /// Notes that the owner served its deque.
-    pub(crate) fn note_served(&self, shelf: &Shelf, now_ns: u64) {
-        shelf.note_served(now_ns);
-    }
-
     /// Takes the entry of a started or seized job out if it is the newest, else leaves it as a
     /// tombstone.
+    ///
+    /// The owner can't look at the newest without taking it, and an entry that is out for an instant
+    /// may be missed by a worker that then goes to sleep. So it takes one only where that can be no
+    /// other: thieves take the oldest first, so if the one pushed last is gone, all are.
     pub(crate) fn retract(&self, job: &JobRef, shelf: &Shelf) {
-        if let Some(newest) = self.owner.pop() {
-            if newest.is_same(job) {
+        if job.place() == self.last_pushed.get() {
+            if let Some(newest) = self.owner.pop() {
+                debug_assert!(newest.is_same(job), "an older entry outlived a newer one");
                 return;
             }
-            self.owner.push(newest);
         }
         shelf.note_tombstone();
     }

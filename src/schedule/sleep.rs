@@ -18,7 +18,7 @@ pub(crate) const MAX_WORKERS: usize = 4096;
 const _: () = assert!(MAX_WORKERS < COUNT);
 
 pub(crate) struct Sleep {
-    /// `[sleeping | searching]`. A worker that runs a job is in neither.
+    /// `[sleeping | searching]`. A worker that runs a job, or a hook, is in neither.
     counts: CachePadded<AtomicUsize>,
     /// The sleepers, in the order in which they fell asleep: the last one's caches are warmest.
     /// Together with `counts` it changes only under this lock, so `sleeping` is its length.
@@ -27,10 +27,11 @@ pub(crate) struct Sleep {
 }
 
 impl Sleep {
-    /// All workers begin as searching: a job pushed before they have started is found by them.
+    /// A worker that has not begun yet, or is in its start hook, is in neither count: nobody relies
+    /// on it, and it looks for work before it ever sleeps.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
-            counts: CachePadded::new(AtomicUsize::new(workers * SEARCHING)),
+            counts: CachePadded::new(AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers)),
             parkers: (0..workers).map(|_| Arc::new(Parker::new())).collect(),
         }

@@ -4,12 +4,12 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::core::Core;
-use super::worker::Worker;
-use crate::job::{JobRef, Outcome};
+use super::inside::{self, Doing, step_inside};
+use crate::job::Outcome;
 use crate::observe::counters::Counted;
 use crate::priority::Priority;
 use crate::sync::thread::JoinHandle;
-use crate::sync::{AtomicBool, AtomicUsize, Bell, Mutex, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicUsize, Bell, Mutex, Ordering, fence, yield_until};
 
 /// What [`Pool::shutdown`](crate::Pool::shutdown) does with queued jobs.
 #[non_exhaustive]
@@ -39,6 +39,10 @@ impl ShutdownReport {
     /// A forked child has none of the parent's jobs.
     pub(crate) const OF_A_CHILD: Self = Self { completed: 0, discarded: 0, still_running: 0 };
 }
+
+/// Discarding goes on for so long although the time is up, since queued jobs must end also where all
+/// workers are busy, and the queues are emptied in far less unless destructors take their time.
+const DISCARD_AT_LEAST: Duration = Duration::from_millis(250);
 
 pub(crate) struct Stop {
     /// How many jobs were left at the closing. The lock makes closing and noting this one step.
@@ -113,32 +117,36 @@ impl Core {
     }
 
     /// Ends all queued jobs, now and whatever is still on its way into a queue.
-    fn discard(&self) {
+    ///
+    /// From `until` on, and a moment more, the rest is left to the workers. A destructor that asks for it in the course
+    /// of it is told by its own thread's frames that it is being done.
+    fn discard(&self, until: Option<Instant>) {
         self.stop.discarding.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `notify`, see `push`.
+        // Pairs with the fence in `notify`, see `announce`.
         fence(Ordering::SeqCst);
-        self.discard_queued();
+        self.discard_queued(until);
     }
 
     /// Ends what is in the queues. Their bodies are dropped on this thread, outside any lock.
     #[cold]
-    pub(crate) fn discard_queued(&self) {
-        let now_ns = self.time.now_ns();
-        while let Some(job) = self.lanes.take(Priority::Low, now_ns) {
-            self.discard_job(job, Counted::Outside);
+    pub(crate) fn discard_queued(&self, until: Option<Instant>) {
+        if inside::is_discarding(self) {
+            return;
         }
-        for shelf in &self.shelves {
-            while let Some(job) = shelf.steal(now_ns) {
-                self.discard_job(job, Counted::Outside);
+        step_inside(self, Doing::Discarding, || {
+            let now_ns = self.time.now_ns();
+            let next = || {
+                let in_lane = self.lanes.take(Priority::Low, now_ns);
+                in_lane.or_else(|| self.shelves.iter().find_map(|shelf| shelf.steal(now_ns)))
+            };
+            let until = until.map(|until| until.max(Instant::now() + DISCARD_AT_LEAST));
+            while let Some(job) = next() {
+                self.end_unrun(job, Outcome::Discarded, Counted::Outside);
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    return;
+                }
             }
-        }
-    }
-
-    pub(crate) fn discard_job(&self, job: JobRef, counted: Counted) {
-        match job.seize() {
-            Ok(seized) => self.end(seized.drop_body(Outcome::Discarded), counted),
-            Err(tombstone) => self.bury(tombstone),
-        }
+        });
     }
 
     /// Closes and waits, see [`Pool::shutdown`](crate::Pool::shutdown).
@@ -147,8 +155,8 @@ impl Core {
             return ShutdownReport::OF_A_CHILD;
         }
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-        self.begin_shutdown(how);
-        if !Worker::is_current_of(self) && self.wait_idle_until(until) {
+        self.begin_shutdown(how, until);
+        if !inside::is_inside(self) && self.wait_idle_until(until) {
             let gone = self.stop.exited.wait(until, || self.stop.all_exited());
             if gone && until.is_none() {
                 self.stop.join_threads();
@@ -157,17 +165,30 @@ impl Core {
         self.report()
     }
 
-    pub(crate) fn begin_shutdown(&self, how: Shutdown) {
+    pub(crate) fn begin_shutdown(&self, how: Shutdown, until: Option<Instant>) {
         self.close();
         if how == Shutdown::Discard {
-            self.discard();
+            self.discard(until);
         }
     }
 
     /// Whether nothing is queued or running; if not, `waker` is woken when that is so.
     pub(crate) fn ask_idle(&self, waker: &Waker) -> bool {
         self.ledger.settled().listen(waker);
-        self.ledger.watch().jobs() == 0
+        if self.ledger.watch().jobs() > 0 {
+            return false;
+        }
+        let published = self.all_published();
+        if !published {
+            waker.wake_by_ref();
+        }
+        published
+    }
+
+    /// When the last slot is back, the last outcome may still be a few instructions away. (Once new
+    /// work has come in, the idle moment is over and there is nothing to wait for.)
+    fn all_published(&self) -> bool {
+        self.counters.ending() == 0 || self.ledger.word().jobs() > 0
     }
 
     /// Whether all threads have left; if not, `waker` is woken when they have.
@@ -184,13 +205,21 @@ impl Core {
 
     /// Waits until nothing is queued or running; false if `until` came first.
     pub(crate) fn wait_idle_until(&self, until: Option<Instant>) -> bool {
-        self.ledger.settled().wait(until, || self.ledger.watch().jobs() == 0)
+        let idle = self.ledger.settled().wait(until, || self.ledger.watch().jobs() == 0);
+        yield_until(|| self.all_published());
+        idle
     }
 
     pub(crate) fn report(&self) -> ShutdownReport {
         let jobs_at_close = *self.stop.jobs_at_close.lock();
-        let still_running = self.ledger.word().jobs();
-        let discarded = self.counters.discarded();
+        // Again until no job was discarded in between, so that the figures add up.
+        let (discarded, still_running) = loop {
+            let discarded = self.counters.discarded();
+            let still_running = self.ledger.word().jobs();
+            if discarded == self.counters.discarded() {
+                break (discarded, still_running);
+            }
+        };
         let completed = jobs_at_close.saturating_sub(still_running + discarded);
         ShutdownReport { completed, discarded, still_running }
     }

@@ -11,7 +11,7 @@ use crate::contain::call_contained;
 use crate::error::{BuildError, ShedReason};
 use crate::job::{JobRef, JobView, Outcome, Running};
 use crate::observe::counters::Counted;
-use crate::policy::ageing::Turns;
+use crate::policy::ageing::{PICKS_PER_TURN, Turns};
 use crate::priority::Priority;
 use crate::sync::{Arc, local, spin_until, thread};
 
@@ -53,6 +53,8 @@ pub(crate) struct Worker {
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     pub(crate) job: JobView,
+    /// The body below, which waits for this one.
+    parent: *const Body,
     pub(crate) priority: Priority,
     pub(crate) deadline_ns: u64,
     pub(crate) partition: Option<partition::Index>,
@@ -107,7 +109,10 @@ fn main(core: Arc<Core>, index: usize, nest: Nest) {
     struct Leaving(Arc<Core>);
     impl Drop for Leaving {
         fn drop(&mut self) {
-            self.0.stop.thread_exits();
+            // In a forked child, locks may be held for ever by threads that don't exist.
+            if !self.0.is_forked() {
+                self.0.stop.thread_exits();
+            }
         }
     }
     let leaving = Leaving(core);
@@ -141,7 +146,7 @@ impl Worker {
             index,
             nest,
             body: Cell::new(None),
-            searching: Cell::new(true),
+            searching: Cell::new(false),
             turns: RefCell::default(),
             picks: Cell::new(0),
             in_place_ns: Cell::new(0),
@@ -198,7 +203,7 @@ impl Worker {
     }
 
     fn call_hook(&self, hook: Option<&Hook>) {
-        let Some(hook) = hook else { return };
+        let Some(hook) = hook.filter(|_| !self.core.is_forked()) else { return };
         if !call_contained(&***hook) {
             self.core.counters.contained(self.counted(), 1);
         }
@@ -208,7 +213,8 @@ impl Worker {
 
     fn work(&self) {
         let mut now_ns = self.core.time.now_ns();
-        loop {
+        // A body may have forked, and returned in the child: that is no worker.
+        while !self.core.is_forked() {
             if let Some(job) = self.pick(now_ns) {
                 if self.searching.replace(false) {
                     self.found_work();
@@ -223,8 +229,9 @@ impl Worker {
         }
     }
 
-    /// The next entry to take up, which may be a tombstone.
+    /// The next entry to take up, which may be a tombstone. What has waited too long comes first.
     fn pick(&self, now_ns: u64) -> Option<JobRef> {
+        self.picks.set(self.picks.get().wrapping_add(1));
         let due = self.pick_due(now_ns);
         self.turns.borrow_mut().picked(due.is_some());
         due.or_else(|| self.pick_in_order(now_ns))
@@ -240,13 +247,28 @@ impl Worker {
                 return Some(job);
             }
         }
-        // Nested jobs wait below the upper lanes, too.
-        if !self.lanes().occupied().at_least(Priority::High) {
+        // Nested jobs wait behind the lanes, too. Looking at every deque costs, so beside a flood of
+        // their own class only every so often.
+        let occupied = self.lanes().occupied();
+        let looks = occupied.at_least(Priority::High)
+            || (occupied.any() && self.picks.get() % PICKS_PER_TURN == 0);
+        if !looks {
             return None;
         }
         let bound_ns = self.core.settings.ageing_bound_ns;
-        let due = self.core.shelves.iter().find(|shelf| shelf.is_due(now_ns, bound_ns))?;
-        due.steal(now_ns)
+        let mut due = self.core.shelves.iter().filter(|shelf| shelf.is_due(now_ns, bound_ns));
+        due.find_map(|shelf| self.steal_live(shelf, now_ns))
+    }
+
+    /// The oldest entry of a deque that isn't a tombstone.
+    fn steal_live(&self, shelf: &Shelf, now_ns: u64) -> Option<JobRef> {
+        loop {
+            let job = shelf.steal(now_ns)?;
+            if job.state().is_queued() {
+                return Some(job);
+            }
+            self.core.bury(job);
+        }
     }
 
     /// Upper lanes, own deque (newest first), normal lane, other deques (oldest first), low lane.
@@ -254,12 +276,13 @@ impl Worker {
         if let Some(urgent) = self.lanes().take(Priority::High, now_ns) {
             return Some(urgent);
         }
-        self.picks.set(self.picks.get().wrapping_add(1));
-        let fair = self.picks.get() % FAIR_EVERY == 0;
-        let first = if fair { self.pick_oldest(now_ns) } else { self.pick_newest(now_ns) };
-        first
+        if self.picks.get() % FAIR_EVERY == 0 {
+            if let Some(oldest) = self.pick_oldest(now_ns) {
+                return Some(oldest);
+            }
+        }
+        self.pick_newest(now_ns)
             .or_else(|| self.lanes().take(Priority::Normal, now_ns))
-            .or_else(|| self.pick_newest(now_ns))
             .or_else(|| self.steal(now_ns))
             .or_else(|| self.lanes().take(Priority::Low, now_ns))
     }
@@ -267,16 +290,16 @@ impl Worker {
     #[inline]
     fn pick_newest(&self, now_ns: u64) -> Option<JobRef> {
         let job = self.nest.pop()?;
-        self.nest.note_served(self.shelf(), now_ns);
+        self.shelf().note_taken(&job, now_ns);
         Some(job)
     }
 
-    /// The lane and the bottom of the own deque in turn.
+    /// The lane, the bottom of the own deque, and the bottom of another in turn.
     fn pick_oldest(&self, now_ns: u64) -> Option<JobRef> {
-        if (self.picks.get() / FAIR_EVERY) % 2 == 0 {
-            self.lanes().take(Priority::Normal, now_ns)
-        } else {
-            self.shelf().steal(now_ns)
+        match (self.picks.get() / FAIR_EVERY) % 3 {
+            0 => self.lanes().take(Priority::Normal, now_ns),
+            1 => self.shelf().steal(now_ns),
+            _ => self.steal(now_ns),
         }
     }
 
@@ -333,13 +356,17 @@ impl Worker {
 
     /// Runs the job, or sheds it, or buries what is left of it. Returns the time afterwards.
     fn take_up(&self, job: JobRef, now_ns: u64) -> u64 {
-        if self.core.stop.is_discarding() {
-            self.core.discard_job(job, self.counted());
-            return now_ns;
-        }
-        if job.deadline_ns() <= now_ns {
-            self.shed(job, ShedReason::Deadline);
-            return now_ns;
+        let unrun = if self.core.stop.is_discarding() {
+            Some(Outcome::Discarded)
+        } else if job.deadline_ns() <= now_ns {
+            Some(Outcome::Shed(ShedReason::Deadline))
+        } else {
+            None
+        };
+        if let Some(outcome) = unrun {
+            let ended = self.core.end_unrun(job, outcome, self.counted());
+            // Destructors may have taken their time.
+            return if ended { self.core.time.now_ns() } else { now_ns };
         }
         match job.start() {
             Ok(running) => self.run(running, now_ns),
@@ -350,23 +377,18 @@ impl Worker {
         }
     }
 
-    fn shed(&self, job: JobRef, reason: ShedReason) {
-        match job.seize() {
-            Ok(seized) => self.core.end(seized.drop_body(Outcome::Shed(reason)), self.counted()),
-            Err(tombstone) => self.core.bury(tombstone),
-        }
-    }
-
     fn run(&self, running: Running, started_ns: u64) -> u64 {
         let job = running.job();
+        let parent = self.body.get();
         let body = Body {
             job: job.view(),
+            parent: parent.as_ref().map_or(null(), std::ptr::from_ref),
             priority: job.priority(),
             deadline_ns: job.deadline_ns(),
             partition: job.partition(),
             queued_for_ns: started_ns.saturating_sub(job.enqueued_ns()),
         };
-        let parent = self.body.replace(Some(body));
+        self.body.set(Some(body));
         let parents_in_place_ns = self.in_place_ns.replace(0);
         self.core.counters.started(self.index);
 
@@ -385,10 +407,9 @@ impl Worker {
     /// Runs a queued job here and now, on top of the present body, for a join.
     ///
     /// # Panics
-    /// If the present body joins its own job, which would wait for ever.
+    /// If the job is one that this thread is running: the join would wait for itself.
     fn run_in_place(&self, job: &JobRef) -> InPlace {
-        let joins_itself = self.body().is_some_and(|body| body.job == job.view());
-        assert!(!joins_itself, "a job can't join itself");
+        assert!(!self.is_running(job), "a job can't join itself, nor one that waits for it");
         if !job.state().is_queued() {
             return InPlace::Elsewhere;
         }
@@ -396,6 +417,21 @@ impl Worker {
             return InPlace::TooDeep;
         }
         self.run_won(job)
+    }
+
+    /// Whether the job's body is on this thread's stack.
+    fn is_running(&self, job: &JobRef) -> bool {
+        let top = self.body.get();
+        let mut next = top.as_ref().map_or(null(), std::ptr::from_ref);
+        // SAFETY: `top` lives in this call. The parent of each body is a local of the call of `run`
+        // that put the body above it on this thread's stack, and that call has not returned.
+        while let Some(body) = unsafe { next.as_ref() } {
+            if body.job == job.view() {
+                return true;
+            }
+            next = body.parent;
+        }
+        false
     }
 
     /// Runs a queued job in place for a scope that can't return before, out of the stack's reserve
@@ -413,7 +449,7 @@ impl Worker {
             let Ok(seized) = job.another().seize() else { return InPlace::Elsewhere };
             self.retract(job);
             let expired = Outcome::Shed(ShedReason::Deadline);
-            self.core.end(seized.drop_body(expired), self.counted());
+            self.core.end_seized(seized, expired, self.counted());
             return InPlace::Ended;
         }
         let Ok(running) = job.another().start() else { return InPlace::Elsewhere };

@@ -58,7 +58,8 @@ impl Timeline {
                 Instant::now()
             }),
         };
-        self.ns_at(now)
+        // A clock at the end of its days is not past a deadline that never comes.
+        self.ns_at(now).min(NO_DEADLINE - 1)
     }
 
     /// `instant` on this timeline; what lies before its start counts as the start.

@@ -28,20 +28,25 @@ impl Generation {
     }
 }
 
-/// Asks the system to tell us of forks; called before the first pool starts its threads.
-pub(crate) fn watch() {
+/// Asks the system to tell us of forks; called before the first pool starts its threads. Fails if
+/// the system has no memory for that.
+pub(crate) fn watch() -> std::io::Result<()> {
     #[cfg(unix)]
     {
-        static WATCHING: crate::sync::Once = crate::sync::Once::new();
+        static WATCHING: crate::sync::OnceLock<i32> = crate::sync::OnceLock::new();
 
         extern "C" fn in_child() {
             GENERATION.fetch_add(1, Relaxed);
         }
 
-        WATCHING.call_once(|| {
+        let error = *WATCHING.get_or_init(|| {
             // SAFETY: `in_child` is a function that lives as long as the program and does nothing
             // but add to an atomic, which is allowed in the child of a process with many threads.
-            let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) }
         });
+        if error != 0 {
+            return Err(std::io::Error::from_raw_os_error(error));
+        }
     }
+    Ok(())
 }

@@ -72,3 +72,12 @@ impl Bell {
         }
     }
 }
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // User code, on whatever thread comes last.
+        for listener in std::mem::take(&mut *self.listeners.lock()) {
+            drop_contained(listener);
+        }
+    }
+}

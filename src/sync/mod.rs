@@ -1,6 +1,7 @@
 //! The primitives under one name: the standard library's and parking_lot's, or loom's.
 //!
-//! Nothing else in the crate names `std::sync`, `std::thread`, parking_lot or loom. Under
+//! Nothing else in the crate names `std::sync`, `std::thread` (but for its thread-locals, where no
+//! protocol is concerned), parking_lot, crossbeam-deque or loom. Under
 //! `--cfg loom` with the feature `loom` every atomic, lock, cell and thread that takes part in a
 //! protocol is loom's, so that the models explore the code that ships. What takes no part in a
 //! protocol (statistics, see [`stat`]) stays with the standard library: loom would branch on each
@@ -29,12 +30,14 @@ pub(crate) use deque::{Owner, Thief, deque};
 pub(crate) use parker::Parker;
 pub(crate) use types::*;
 
-pub(crate) use std::sync::Once;
+#[cfg(unix)]
+pub(crate) use std::sync::OnceLock;
 
 /// Statistics and other things that only people read, and short locks around them in which nothing
 /// else happens: never part of a protocol, so never loom's.
 pub(crate) mod stat {
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::Arc;
-    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+    pub(crate) use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
 }

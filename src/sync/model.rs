@@ -14,6 +14,9 @@ pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// What is waited for so is a statistic, which models don't see.
+pub(crate) fn yield_until(_: impl Fn() -> bool) {}
+
 /// The standard library's thread-locals are shared by all of loom's threads, so these are loom's.
 macro_rules! local {
     (static $name:ident: $type:ty = $init:expr;) => {

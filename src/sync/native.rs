@@ -23,6 +23,13 @@ pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// Lets others run until `ready`, which is a few instructions away in one of them.
+pub(crate) fn yield_until(ready: impl Fn() -> bool) {
+    while !ready() {
+        thread::yield_now();
+    }
+}
+
 /// A thread-local value that needs no destructor.
 macro_rules! local {
     (static $name:ident: $type:ty = $init:expr;) => {
