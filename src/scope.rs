@@ -7,15 +7,15 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::contain::{contain, drop_contained};
-use crate::error::{JobError, Rejected};
+use crate::contain::{Payload, contain, drop_contained, drop_payload};
+use crate::error::{JobError, Panic, Rejected};
 use crate::handle::{Canceller, JobHandle, JobId};
-use crate::job::{JobRef, Origin, Outcome, Receiver};
+use crate::job::{JobRef, Origin, Receiver};
 use crate::pool::Pool;
 use crate::schedule::Core;
 use crate::submit::JobSpec;
 use crate::sync::Arc;
-use crate::sync::stat::{AtomicUsize, Mutex, Relaxed};
+use crate::sync::stat::{AtomicU64, Mutex, Relaxed};
 
 impl Pool {
     /// Runs `f` with a scope whose jobs may borrow what outlives this call; returns when all of
@@ -62,7 +62,7 @@ impl Pool {
     ///
     /// # Panics
     /// If `f` panics, with that; else if a job panicked whose panic nobody took by joining it, with
-    /// the first such. Only after every job of the scope has ended.
+    /// what the first such carried. Only after every job of the scope has ended.
     ///
     /// # Soundness
     /// A job is made to look as if it borrowed nothing. That is sound because what it borrows
@@ -76,20 +76,28 @@ impl Pool {
         let scope = Scope {
             pool: self,
             jobs: Mutex::default(),
-            panicked: AtomicUsize::new(0),
+            panics: Mutex::default(),
+            numbers: AtomicU64::new(0),
             scope: PhantomData,
             env: PhantomData,
         };
         let returned = contain(|| f(&scope));
         scope.wait_for_all();
-        match returned {
-            Ok(value) if scope.panicked.load(Relaxed) == 0 => value,
-            Ok(value) => {
+        let panics = std::mem::take(&mut *scope.panics.lock());
+        let mut panics = panics.into_iter().map(|(_, payload)| payload);
+        let first = match (returned, panics.next()) {
+            (Ok(value), None) => return value,
+            (Ok(value), Some(payload)) => {
                 drop_contained(value);
-                panic!("a job of the scope panicked");
+                payload
             }
-            Err(payload) => resume_unwind(payload),
-        }
+            (Err(payload), of_a_job) => {
+                of_a_job.into_iter().for_each(drop_payload);
+                payload
+            }
+        };
+        panics.for_each(drop_payload);
+        resume_unwind(first)
     }
 }
 
@@ -100,8 +108,9 @@ pub struct Scope<'scope, 'env: 'scope> {
     pool: &'env Pool,
     /// The jobs that may not have ended yet.
     jobs: Mutex<Vec<JobRef>>,
-    /// Jobs that panicked, less those whose panic was taken by joining them.
-    panicked: AtomicUsize,
+    /// What the panics of jobs carried, each with its job's number, unless it was taken by joining.
+    panics: Mutex<Vec<(u64, Payload)>>,
+    numbers: AtomicU64,
     // Both invariant, as in `std::thread::Scope`: were `'scope` allowed to shrink, a job could
     // borrow what ends before the scope.
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -157,33 +166,33 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             Ok(slot) => slot,
             Err(refusal) => return Err(Rejected::new(f, refusal)),
         };
+        let number = self.numbers.fetch_add(1, Relaxed);
+        // The payload of a panic is kept here, for whoever joins or else for the scope's own end; what
+        // goes on through the pool is only a sign that there was one.
+        let body = move || {
+            contain(f).unwrap_or_else(|payload| {
+                self.panics.lock().push((number, payload));
+                resume_unwind(Box::new(()))
+            })
+        };
         let origin = Origin { scoped: true, ..Core::origin(core, ask, slot.holding()) };
         // SAFETY: what the body and its result borrow outlives `Pool::scope`, which returns only
         // when the job has ended (`wait_for_all`). By then the body is gone, and the result is gone
         // or belongs to the handle, which carries `'scope`.
-        let (job, receiver) = unsafe { Receiver::new_job(f, origin) };
+        let (job, receiver) = unsafe { Receiver::new_job(body, origin) };
         self.remember(&job);
         core.push(slot, job);
         let handle = JobHandle::new(receiver, core.born());
-        Ok(ScopedHandle { handle, panicked: &self.panicked })
+        Ok(ScopedHandle { handle, panics: &self.panics, number })
     }
 
     /// Notes a job, forgetting those that have ended now and then.
     fn remember(&self, job: &JobRef) {
         let mut jobs = self.jobs.lock();
         if jobs.len() == jobs.capacity() {
-            jobs.retain(|job| !self.has_ended(job));
+            jobs.retain(|job| job.state().outcome().is_none());
         }
         jobs.push(job.another());
-    }
-
-    /// Whether the job has ended; counts it if it panicked, so it is asked once after that.
-    fn has_ended(&self, job: &JobRef) -> bool {
-        let outcome = job.state().outcome();
-        if outcome == Some(Outcome::Panicked) {
-            self.panicked.fetch_add(1, Relaxed);
-        }
-        outcome.is_some()
     }
 
     /// Returns when every job of the scope has ended.
@@ -192,9 +201,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // The scope's own closure has returned, and a job may submit more to the scope only before
         // it ends: once the list is empty after a wait, it stays so.
         loop {
-            let Some(job) = self.jobs.lock().pop() else { return };
-            core.wait_for_scoped(&job);
-            self.has_ended(&job);
+            let jobs = std::mem::take(&mut *self.jobs.lock());
+            if jobs.is_empty() {
+                return;
+            }
+            // First what this thread can do itself: what runs elsewhere may need it done.
+            jobs.iter().for_each(|job| core.finish_in_place(job));
+            jobs.iter().for_each(|job| core.wait_for_scoped(job));
         }
     }
 }
@@ -209,7 +222,8 @@ impl fmt::Debug for Scope<'_, '_> {
 #[must_use = "the scope waits for the job all the same; its result is dropped with the handle"]
 pub struct ScopedHandle<'scope, T> {
     handle: JobHandle<T>,
-    panicked: &'scope AtomicUsize,
+    panics: &'scope Mutex<Vec<(u64, Payload)>>,
+    number: u64,
 }
 
 impl<T> ScopedHandle<'_, T> {
@@ -218,16 +232,14 @@ impl<T> ScopedHandle<'_, T> {
     /// # Errors
     /// [`JobError`] if the job has no result.
     pub fn join(self) -> Result<T, JobError> {
-        let result = self.handle.join();
-        claim_panic(self.panicked, &result);
-        result
+        let Self { handle, panics, number } = self;
+        claim_panic(panics, number, handle.join())
     }
 
     /// See [`JobHandle::try_take`].
     pub fn try_take(&mut self) -> Option<Result<T, JobError>> {
         let result = self.handle.try_take()?;
-        claim_panic(self.panicked, &result);
-        Some(result)
+        Some(claim_panic(self.panics, self.number, result))
     }
 
     /// See [`JobHandle::is_finished`].
@@ -251,11 +263,18 @@ impl<T> ScopedHandle<'_, T> {
     }
 }
 
-/// Takes a panic off the scope's count, which may come to it later.
-fn claim_panic<T>(panicked: &AtomicUsize, result: &Result<T, JobError>) {
-    if result.as_ref().is_err_and(JobError::is_panic) {
-        panicked.fetch_sub(1, Relaxed);
+/// Puts what the job's panic carried in the place of the sign that there was one.
+fn claim_panic<T>(
+    panics: &Mutex<Vec<(u64, Payload)>>,
+    number: u64,
+    result: Result<T, JobError>,
+) -> Result<T, JobError> {
+    if !result.as_ref().is_err_and(JobError::is_panic) {
+        return result;
     }
+    let mut panics = panics.lock();
+    let at = panics.iter().position(|(of, _)| *of == number).expect("noted before the job ended");
+    Err(JobError::Panicked(Panic::new(panics.remove(at).1)))
 }
 
 impl<T> Future for ScopedHandle<'_, T> {
@@ -263,8 +282,7 @@ impl<T> Future for ScopedHandle<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let result = std::task::ready!(Pin::new(&mut self.handle).poll(context));
-        claim_panic(self.panicked, &result);
-        Poll::Ready(result)
+        Poll::Ready(claim_panic(self.panics, self.number, result))
     }
 }
 

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use crate::admission::Ask;
 use crate::admission::ledger::Slot;
 use crate::admission::waiters::{Standing, Ticket};
-use crate::contain::drop_contained;
 use crate::error::{Reason, Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::pool::Pool;
@@ -19,7 +18,7 @@ use crate::schedule::inside::is_inside;
 use crate::schedule::{Core, Shutdown, ShutdownReport};
 use crate::sense::clock::NO_DEADLINE;
 use crate::submit::{holding, submit};
-use crate::sync::{Alarm, Arc, Parker};
+use crate::sync::{Alarm, Arc, Parker, Place};
 
 /// A submit that waits for a slot, from [`Pool::submit`]: a future for any runtime.
 ///
@@ -219,36 +218,32 @@ impl<F, T> fmt::Debug for Submit<F, T> {
     }
 }
 
-/// Asks on a task's behalf, and takes its waker off all lists when the task goes away.
+/// Asks on a task's behalf, and takes it off all lists when it goes away.
 struct Asker {
     core: Arc<Core>,
-    waker: Option<Waker>,
+    idle: Place,
+    exited: Place,
 }
 
 impl Asker {
-    /// Asks as `context`'s task from now on.
-    fn ask(&mut self, context: &Context<'_>, question: fn(&Core, &Waker) -> bool) -> bool {
-        let waker = context.waker();
-        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            self.stop();
-            self.waker = Some(waker.clone());
-        }
-        question(&self.core, waker)
+    fn new(core: Arc<Core>) -> Self {
+        Self { core, idle: Place::default(), exited: Place::default() }
     }
 
-    fn stop(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            if !self.core.is_forked() {
-                self.core.stop_asking(&waker);
-            }
-            drop_contained(waker);
-        }
+    fn is_idle(&mut self, context: &Context<'_>) -> bool {
+        self.core.ask_idle(&mut self.idle, context.waker())
+    }
+
+    fn is_over(&mut self, context: &Context<'_>) -> bool {
+        self.is_idle(context) && self.core.ask_exited(&mut self.exited, context.waker())
     }
 }
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        self.stop();
+        if !self.core.is_forked() {
+            self.core.stop_asking(&mut self.idle, &mut self.exited);
+        }
     }
 }
 
@@ -257,13 +252,12 @@ pub(crate) struct IdleWait(Asker);
 
 impl IdleWait {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self(Asker { core, waker: None })
+        Self(Asker::new(core))
     }
 
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        let core = &self.0.core;
-        let at_once = core.is_forked() || is_inside(core);
-        if at_once || self.0.ask(context, Core::ask_idle) { Poll::Ready(()) } else { Poll::Pending }
+        let at_once = self.0.core.is_forked() || is_inside(&self.0.core);
+        if at_once || self.0.is_idle(context) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -278,7 +272,7 @@ pub(crate) struct ShutdownWait {
 
 impl ShutdownWait {
     pub(crate) fn new(core: Arc<Core>, how: Shutdown, limit: Option<Duration>) -> Self {
-        Self { asker: Asker { core, waker: None }, how, limit, begun: false, alarm: None }
+        Self { asker: Asker::new(core), how, limit, begun: false, alarm: None }
     }
 
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<ShutdownReport> {
@@ -291,10 +285,12 @@ impl ShutdownWait {
             core.begin_shutdown(self.how, until);
             self.alarm = until.and_then(Alarm::at);
         }
-        let over = is_inside(&core)
-            || self.alarm.as_ref().is_some_and(|alarm| alarm.has_expired(context.waker()))
-            || (self.asker.ask(context, Core::ask_idle)
-                && self.asker.ask(context, Core::ask_exited));
-        if over { Poll::Ready(core.report()) } else { Poll::Pending }
+        let time_is_up =
+            self.alarm.as_mut().is_some_and(|alarm| alarm.has_expired(context.waker()));
+        if is_inside(&core) || time_is_up || self.asker.is_over(context) {
+            Poll::Ready(core.report())
+        } else {
+            Poll::Pending
+        }
     }
 }

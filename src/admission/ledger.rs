@@ -142,6 +142,9 @@ impl Ledger {
             // One step for all, so that nobody sees a part of it.
             return self.take_for(claim, Holder::Permit, count as u64);
         }
+        if self.word().is_closed() {
+            return Err(NoSlot::Closed);
+        }
         for taken in 0..count {
             if let Err(no_slot) = self.take_for(claim, Holder::Permit, 1) {
                 for _ in 0..taken {
@@ -289,7 +292,7 @@ impl Ledger {
     #[cold]
     fn first_reason(&self, claim: Claim, no_slot: NoSlot) -> NoSlot {
         let Holding { partition, bytes } = claim.holding;
-        if no_slot == NoSlot::Closed {
+        if self.word().is_closed() {
             NoSlot::Closed
         } else if partition.is_some_and(|index| self.partitions[usize::from(index)].is_full()) {
             NoSlot::Partition
@@ -378,11 +381,12 @@ impl Ledger {
         Ok(Slot { ledger: self, holding })
     }
 
-    /// Returns an unused permit's slot, unless closing did that already.
+    /// Returns an unused permit's slot, as far as closing did not do that already, and what it holds
+    /// beside it.
     pub(crate) fn cancel_permit(&self, holding: Holding) {
-        let amount = Holder::Permit.amount(holding.partition.is_none());
-        if self.settle_permit(amount).is_err() {
-            return;
+        let committed = holding.partition.is_none();
+        if self.settle_permit(Holder::Permit.amount(committed)).is_err() && committed {
+            self.word.fetch_sub(COMMITTED, Ordering::AcqRel);
         }
         if let Some(index) = holding.partition {
             self.leave_partition(index);
@@ -450,8 +454,7 @@ impl Ledger {
     /// Closes; true for the one call that did it. Returns with it how many jobs were left.
     ///
     /// The permits that are unused return their slots in the same step, so that nobody waits for
-    /// them and their owners find them void. (What they held of partitions, bytes and the common
-    /// part stays taken: nothing is admitted any more.)
+    /// them and their owners find them void. What they hold beside that comes back with their end.
     pub(crate) fn close(&self) -> Option<usize> {
         let mut word = self.guess();
         loop {

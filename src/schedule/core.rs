@@ -13,7 +13,7 @@ use super::worker::Worker;
 use crate::admission::ledger::{Claim, Holding, Ledger, Slot};
 use crate::admission::partition::{self, Partition};
 use crate::admission::{Ask, Door, reason};
-use crate::contain::{Contained, Payload, call_contained, drop_contained};
+use crate::contain::{Contained, Payload, call_contained, drop_contained, drop_payload};
 use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
 use crate::observe::counters::{Counted, Counters};
@@ -189,7 +189,10 @@ impl Core {
         if self.is_forked() {
             return Err(self.refuse(Reason::Forked));
         }
-        self.ledger.redeem(holding).map_err(|no_slot| self.refuse(reason(no_slot)))
+        self.ledger.redeem(holding).map_err(|no_slot| {
+            self.ledger.cancel_permit(holding);
+            self.refuse(reason(no_slot))
+        })
     }
 
     pub(crate) fn refuse(&self, reason: Reason) -> Refusal {
@@ -315,8 +318,11 @@ impl Core {
             self.scoped_ended.ring();
         }
         self.counters.contained(counted, aftermath.contained);
-        if let Some(payload) = aftermath.unclaimed {
-            self.report_panic(payload, counted);
+        match aftermath.unclaimed {
+            // Its scope has the real payload.
+            Some(payload) if scoped => drop_payload(payload),
+            Some(payload) => self.report_panic(payload, counted),
+            None => {}
         }
     }
 
@@ -356,8 +362,14 @@ impl Core {
     /// Seizes a queued Low job, else a Normal one, that a job of `partition` may displace.
     fn find_victim(&self, partition: Option<partition::Index>) -> Option<Seized> {
         for priority in [Priority::Low, Priority::Normal] {
+            // What is nobody's or one's own comes before what another partition has above its share.
+            let own_or_nobodys = |of: Option<_>| of.is_none() || of == partition;
             let may_give_way = |of| self.ledger.may_give_way(of, partition);
-            while let Some(job) = self.lanes.take_victim(priority, may_give_way) {
+            let next = || {
+                let first = self.lanes.take_victim(priority, own_or_nobodys);
+                first.or_else(|| self.lanes.take_victim(priority, may_give_way))
+            };
+            while let Some(job) = next() {
                 match job.seize() {
                     Ok(seized) => return Some(seized),
                     Err(tombstone) => drop(tombstone),
@@ -420,18 +432,21 @@ impl Core {
         }
     }
 
-    /// Returns when the job of a scope has ended; on a worker of this pool it is run in place.
-    pub(crate) fn wait_for_scoped(&self, job: &JobRef) {
-        // A forked child has no thread that could still run it.
-        if self.is_forked() {
-            return;
-        }
+    /// On a worker of this pool, runs the job of a scope in place if it is still queued.
+    pub(crate) fn finish_in_place(&self, job: &JobRef) {
         Worker::with_current(|worker| {
             if let Some(worker) = worker.filter(|worker| worker.is_of(self)) {
                 worker.finish_in_place(job);
             }
         });
-        self.scoped_ended.wait(None, || job.state().outcome().is_some());
+    }
+
+    /// Returns when the job of a scope has ended.
+    pub(crate) fn wait_for_scoped(&self, job: &JobRef) {
+        // A forked child has no thread that could still run it.
+        if !self.is_forked() {
+            self.scoped_ended.wait(None, || job.state().outcome().is_some());
+        }
     }
 
     /// A detached job panicked: tells the handler, or complains and drops what it carried.

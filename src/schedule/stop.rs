@@ -9,7 +9,7 @@ use crate::job::Outcome;
 use crate::observe::counters::Counted;
 use crate::priority::Priority;
 use crate::sync::thread::JoinHandle;
-use crate::sync::{AtomicBool, AtomicUsize, Bell, Mutex, Ordering, fence, yield_until};
+use crate::sync::{AtomicBool, AtomicUsize, Bell, Mutex, Ordering, Place, fence, yield_until};
 
 /// What [`Pool::shutdown`](crate::Pool::shutdown) does with queued jobs.
 #[non_exhaustive]
@@ -173,8 +173,8 @@ impl Core {
     }
 
     /// Whether nothing is queued or running; if not, `waker` is woken when that is so.
-    pub(crate) fn ask_idle(&self, waker: &Waker) -> bool {
-        self.ledger.settled().listen(waker);
+    pub(crate) fn ask_idle(&self, place: &mut Place, waker: &Waker) -> bool {
+        self.ledger.settled().listen(place, waker);
         if self.ledger.watch().jobs() > 0 {
             return false;
         }
@@ -192,15 +192,15 @@ impl Core {
     }
 
     /// Whether all threads have left; if not, `waker` is woken when they have.
-    pub(crate) fn ask_exited(&self, waker: &Waker) -> bool {
-        self.stop.exited.listen(waker);
+    pub(crate) fn ask_exited(&self, place: &mut Place, waker: &Waker) -> bool {
+        self.stop.exited.listen(place, waker);
         self.stop.all_exited()
     }
 
-    /// `waker` has no more questions.
-    pub(crate) fn stop_asking(&self, waker: &Waker) {
-        self.ledger.settled().forget(waker);
-        self.stop.exited.forget(waker);
+    /// Takes a task that asked off the lists.
+    pub(crate) fn stop_asking(&self, idle: &mut Place, exited: &mut Place) {
+        self.ledger.settled().forget(idle);
+        self.stop.exited.forget(exited);
     }
 
     /// Waits until nothing is queued or running; false if `until` came first.

@@ -13,7 +13,7 @@ use crate::job::{JobRef, JobView, Outcome, Running};
 use crate::observe::counters::Counted;
 use crate::policy::ageing::{PICKS_PER_TURN, Turns};
 use crate::priority::Priority;
-use crate::sync::{Arc, local, spin_until, thread};
+use crate::sync::{Arc, Place, local, spin_until, thread};
 
 /// Every so many picks the oldest comes first, not the newest: two jobs that submit each other for
 /// ever must not starve what lies below them, or in the lane.
@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     /// Time spent in jobs run in place under the present body, which isn't its own.
     in_place_ns: Cell<u64>,
     gathered: Cell<Gathered>,
+    /// Where it listens for the end of the last job of a closed pool.
+    settled: RefCell<Place>,
 }
 
 /// What a body's surroundings are; restored when a job run in place returns.
@@ -151,6 +153,7 @@ impl Worker {
             picks: Cell::new(0),
             in_place_ns: Cell::new(0),
             gathered: Cell::default(),
+            settled: RefCell::default(),
         }
     }
 
@@ -348,7 +351,8 @@ impl Worker {
         if !self.core.ledger.word().is_closed() {
             return false;
         }
-        self.core.ledger.settled().listen(&self.core.sleep.parker(self.index).waker());
+        let waker = self.core.sleep.parker(self.index).waker();
+        self.core.ledger.settled().listen(&mut self.settled.borrow_mut(), &waker);
         self.core.ledger.watch().is_over()
     }
 

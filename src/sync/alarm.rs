@@ -4,11 +4,12 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::stat::{Arc, AtomicUsize, Relaxed};
-use super::{Bell, Parker, thread};
+use super::{Bell, Parker, Place, thread};
 
 /// Wakes a task at a given instant, by a thread that lives until then or until the alarm is dropped.
 pub(crate) struct Alarm {
     shared: Arc<Shared>,
+    place: Place,
 }
 
 struct Shared {
@@ -34,12 +35,12 @@ impl Alarm {
                 sleeper.bell.ring();
             }
         };
-        builder.spawn(sleep).ok().map(|_| Self { shared })
+        builder.spawn(sleep).ok().map(|_| Self { shared, place: Place::default() })
     }
 
     /// Whether the instant has come; if not, `waker` is woken then.
-    pub(crate) fn has_expired(&self, waker: &Waker) -> bool {
-        self.shared.bell.listen(waker);
+    pub(crate) fn has_expired(&mut self, waker: &Waker) -> bool {
+        self.shared.bell.listen(&mut self.place, waker);
         self.shared.expired.load(Relaxed) != 0
     }
 }

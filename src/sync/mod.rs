@@ -25,7 +25,7 @@ mod types;
 mod types;
 
 pub(crate) use alarm::Alarm;
-pub(crate) use bell::Bell;
+pub(crate) use bell::{Bell, Place};
 pub(crate) use deque::{Owner, Thief, deque};
 pub(crate) use parker::Parker;
 pub(crate) use types::*;
