@@ -2,11 +2,11 @@
 //!
 //! Time is a `ManualClock`: it passes only where a test says so.
 
-mod support;
+mod common;
 
 use std::time::{Duration, Instant};
 
-use support::{Count, Held, hold, resolve};
+use common::{Busy, Count, Drops, hold, resolve};
 use weirpool::test::ManualClock;
 use weirpool::{Clock, JobError, Pool, Priority, Reason, ShedReason, Shutdown};
 
@@ -20,7 +20,7 @@ fn pool(capacity: usize) -> (Pool, ManualClock) {
 }
 
 /// The same, with its worker held.
-fn held(capacity: usize) -> (Pool, ManualClock, Held) {
+fn held(capacity: usize) -> (Pool, ManualClock, Busy) {
     let (pool, clock) = pool(capacity);
     let held = hold(&pool, 1);
     (pool, clock, held)
@@ -33,10 +33,10 @@ fn is_expired<T>(outcome: &Result<T, JobError>) -> bool {
 #[test]
 fn expired_work_is_not_run_and_fresh_work_is() {
     let (pool, clock, held) = held(128);
-    let (ran, dropped) = (Count::new(), Count::new());
+    let (ran, dropped) = (Count::new(), Drops::new());
     let submit = |many| -> Vec<_> {
         let submit = |_| {
-            let (ran, ghost) = (ran.clone(), dropped.on_drop());
+            let (ran, ghost) = (ran.clone(), dropped.tracked());
             let body = move || {
                 let _ghost = ghost;
                 ran.add();
@@ -48,7 +48,7 @@ fn expired_work_is_not_run_and_fresh_work_is() {
     let expiring = submit(100);
     clock.advance(10 * SECOND);
     let fresh = submit(5);
-    held.release();
+    held.free();
 
     for job in fresh {
         resolve(job).unwrap();
@@ -56,7 +56,7 @@ fn expired_work_is_not_run_and_fresh_work_is() {
     for mut job in expiring {
         assert!(is_expired(&job.try_take().expect("all went in one sweep")));
     }
-    assert_eq!((ran.get(), dropped.get(), pool.in_flight()), (5, 105, 0));
+    assert_eq!((ran.get(), dropped.count(), pool.in_flight()), (5, 105, 0));
     let seen = pool.snapshot();
     assert_eq!((seen.shed.get(ShedReason::Deadline), seen.shed.total()), (100, 100));
     assert_eq!((seen.accepted, seen.completed), (106, 6));
@@ -73,7 +73,7 @@ fn a_body_that_started_in_time_runs_to_its_end() {
     });
     let waited = SECOND * 9 / 10;
     clock.advance(waited);
-    held.release();
+    held.free();
     assert_eq!(resolve(long.unwrap()).unwrap(), waited);
 }
 
@@ -85,10 +85,10 @@ fn slots_of_expired_jobs_are_back_when_the_worker_has_passed_them() {
         pool.job().timeout(SECOND).try_spawn(|| ()).unwrap();
     }
     clock.advance(2 * SECOND);
-    held.release();
+    held.free();
     assert!(is_expired(&resolve(kept)));
-    support::eventually("detached ones too", || pool.in_flight() == 0);
-    hold(&pool, 1).release();
+    common::eventually("detached ones too", || pool.in_flight() == 0);
+    hold(&pool, 1).free();
     assert_eq!(pool.snapshot().shed.get(ShedReason::Deadline), 3);
 }
 
@@ -101,7 +101,7 @@ fn runs_after(seconds: u32, deadline: Option<u32>, timeout: Option<Duration>) ->
     let spec = timeout.map_or(spec, |timeout| spec.timeout(timeout));
     let job = spec.try_submit(|| ()).unwrap();
     clock.advance(seconds * SECOND);
-    held.release();
+    held.free();
     let outcome = resolve(job);
     assert!(outcome.is_ok() || is_expired(&outcome));
     outcome.is_ok()
@@ -174,12 +174,12 @@ fn expired_at_the_door_is_refused_and_changes_nothing() {
         let past = clock.now();
         clock.advance(SECOND);
         let spec = pool.job().priority(priority).deadline(past);
-        let dropped = Count::new();
-        let ghost = dropped.on_drop();
+        let dropped = Drops::new();
+        let ghost = dropped.tracked();
         let refused = spec.try_submit(move || drop(ghost)).map(drop).unwrap_err();
-        assert_eq!((refused.reason(), dropped.get()), (Reason::Deadline, 0));
+        assert_eq!((refused.reason(), dropped.count()), (Reason::Deadline, 0));
         drop(refused.into_job());
-        assert_eq!(dropped.get(), 1);
+        assert_eq!(dropped.count(), 1);
         assert_eq!(spec.try_spawn(|| ()).unwrap_err().reason(), Reason::Deadline);
         assert_eq!(spec.try_reserve().map(drop).unwrap_err().reason(), Reason::Deadline);
         let seen = pool.snapshot();
@@ -198,7 +198,7 @@ fn the_reason_reported_is_closed_before_deadline_before_full() {
     assert_eq!(spec.try_spawn(|| ()).unwrap_err().reason(), Reason::Deadline);
     pool.close();
     assert_eq!(spec.try_spawn(|| ()).unwrap_err().reason(), Reason::Closed);
-    held.release();
+    held.free();
 }
 
 #[test]
@@ -208,15 +208,15 @@ fn the_door_and_the_worker_judge_the_very_moment_alike() {
     let queued = pool.job().deadline(deadline).try_submit(|| ()).unwrap();
     clock.advance(SECOND);
     let at_the_door = pool.job().deadline(deadline).try_spawn(|| ()).is_ok();
-    held.release();
+    held.free();
     assert_eq!(resolve(queued).is_ok(), at_the_door);
 }
 
 #[test]
 fn joined_in_place_after_its_time_it_is_shed() {
     let (pool, clock) = pool(4);
-    let (own, dropped, ran) = (pool.clone(), Count::new(), Count::new());
-    let (ghost, ran_there) = (dropped.on_drop(), ran.clone());
+    let (own, dropped, ran) = (pool.clone(), Drops::new(), Count::new());
+    let (ghost, ran_there) = (dropped.tracked(), ran.clone());
     let parent = pool.try_submit(move || {
         let child = own.job().timeout(SECOND).try_submit(move || {
             let _ghost = ghost;
@@ -227,7 +227,7 @@ fn joined_in_place_after_its_time_it_is_shed() {
     });
     let (outcome, in_flight) = resolve(parent.unwrap()).unwrap();
     assert!(is_expired(&outcome), "{outcome:?}");
-    assert_eq!((dropped.get(), ran.get(), in_flight), (1, 0, 1));
+    assert_eq!((dropped.count(), ran.get(), in_flight), (1, 0, 1));
 }
 
 #[test]
@@ -254,20 +254,20 @@ fn an_expired_job_still_in_the_queue_may_be_cancelled_or_discarded() {
     assert_eq!(report.discarded, 1);
     assert!(resolve(cancelled).unwrap_err().is_cancelled());
     assert!(resolve(discarded).unwrap_err().is_discarded());
-    held.release();
+    held.free();
 }
 
 #[test]
 fn a_panic_in_the_destructor_of_an_expired_closure_is_contained() {
     let (pool, clock, held) = held(4);
-    let bomb = support::OnDrop::new(|| support::quiet_panic());
+    let bomb = common::on_drop(|| common::quiet_panic());
     let body = move || {
         let _bomb = &bomb;
     };
     let job = pool.job().timeout(SECOND).try_submit(body).unwrap();
     let next = pool.try_submit(|| 5).unwrap();
     clock.advance(2 * SECOND);
-    held.release();
+    held.free();
     assert!(is_expired(&resolve(job)));
     assert_eq!(resolve(next).unwrap(), 5);
     assert_eq!(pool.in_flight(), 0);

@@ -1,6 +1,6 @@
 //! Handles as futures: under any runtime, with any waker, awaited, dropped half-way or joined after.
 
-mod support;
+mod common;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use support::{
-    Count, CountsWakes, Gate, Log, PATIENCE, elsewhere, eventually, hold, quiet_panic, resolve,
-    rounds, watched,
+use common::{
+    Count, CountsWakes, Gate, Log, STEP, counting_waker, elsewhere, eventually, hold, poll,
+    quiet_panic, resolve, rounds_in, watchdog,
 };
 use weirpool::{CancelOnDrop, JobError, JobHandle, Pool, Reason, Shutdown};
 
@@ -87,15 +87,15 @@ fn every_way_to_end_arrives_under_every_runtime() {
             let panicked = pool.try_submit(|| -> () { quiet_panic() }).unwrap().await;
             assert!(panicked.unwrap_err().is_panic());
 
-            let held = hold(&pool, 1);
+            let mut held = hold(&pool, 1);
             let (cancelled, discarded) =
                 (pool.try_submit(|| ()).unwrap(), pool.try_submit(|| ()).unwrap());
             assert!(cancelled.cancel());
             pool.shutdown(Shutdown::Discard, Some(Duration::ZERO));
             assert!(cancelled.await.unwrap_err().is_cancelled());
             assert!(discarded.await.unwrap_err().is_discarded());
-            held.gate.open();
-            for handle in held.handles {
+            held.open();
+            for handle in std::mem::take(&mut held.jobs) {
                 handle.await.unwrap();
             }
         })
@@ -107,7 +107,7 @@ fn jobs_awaited_one_by_one_never_lose_a_wake() {
     under_each_runtime(|| {
         Box::pin(async {
             let pool = Pool::new(2, 4).unwrap();
-            for i in 0..rounds(2000, 50_000) {
+            for i in 0..rounds_in(2000, 50_000) {
                 assert_eq!(pool.try_submit(move || i).unwrap().await.unwrap(), i);
             }
         })
@@ -141,22 +141,11 @@ fn unfinished(pool: &Pool) -> (JobHandle<u32>, Gate) {
     let (pass, begins) = (gate.clone(), begun.clone());
     let job = pool.try_submit(move || {
         begins.open();
-        pass.pass();
+        pass.wait();
         7
     });
-    begun.pass();
+    begun.wait();
     (job.unwrap(), gate)
-}
-
-fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(waker))
-}
-
-/// A waker and its count.
-fn counting() -> (Waker, Count) {
-    let wakes = CountsWakes::default();
-    let count = wakes.0.clone();
-    (Waker::from(Arc::new(wakes)), count)
 }
 
 #[test]
@@ -164,7 +153,7 @@ fn only_the_waker_of_the_last_poll_is_woken() {
     let pool = Pool::new(1, 4).unwrap();
     for polls in [2, 3, 10] {
         let (mut job, gate) = unfinished(&pool);
-        let wakers: Vec<_> = (0..polls).map(|_| counting()).collect();
+        let wakers: Vec<_> = (0..polls).map(|_| counting_waker()).collect();
         for (waker, _) in &wakers {
             assert!(poll(&mut job, waker).is_pending());
             assert!(poll(&mut job, waker).is_pending(), "also with the same again");
@@ -197,14 +186,14 @@ fn a_waker_that_was_replaced_or_abandoned_is_let_go() {
 #[test]
 fn a_poll_that_races_with_the_end_is_ready_or_woken() {
     let pool = Pool::new(2, 8).unwrap();
-    for round in 0..rounds(2000, 100_000) {
+    for round in 0..rounds_in(2000, 100_000) {
         let mut job = pool.try_submit(move || round).unwrap();
-        let (waker, woken) = counting();
+        let (waker, woken) = counting_waker();
         if let Poll::Ready(outcome) = poll(&mut job, &waker) {
             assert_eq!(outcome.unwrap(), round);
             continue;
         }
-        let (waker, woken_again) = counting();
+        let (waker, woken_again) = counting_waker();
         match poll(&mut job, &waker) {
             Poll::Ready(outcome) => assert_eq!(outcome.unwrap(), round),
             Poll::Pending => {
@@ -221,7 +210,7 @@ fn a_poll_that_races_with_the_end_is_ready_or_woken() {
 fn a_handle_dropped_half_way_gives_nothing_back_before_the_body_ends() {
     let pool = Pool::new(1, 1).unwrap();
     let (mut job, gate) = unfinished(&pool);
-    assert!(poll(&mut job, &counting().0).is_pending());
+    assert!(poll(&mut job, &counting_waker().0).is_pending());
     drop(job);
     assert_eq!((pool.in_flight(), pool.running()), (1, 1));
     assert_eq!(pool.try_spawn(|| ()).unwrap_err().reason(), Reason::Full);
@@ -310,7 +299,7 @@ fn join_timeout_gives_the_handle_back() {
     let mut job = job.join_timeout(Duration::from_millis(2)).expect_err("it is blocked");
     assert_eq!(job.id(), id);
     assert!(!job.is_finished() && job.try_take().is_none());
-    assert!(poll(&mut job, &counting().0).is_pending());
+    assert!(poll(&mut job, &counting_waker().0).is_pending());
     gate.open();
     let endless = elsewhere(move || job.join_timeout(Duration::MAX));
     assert_eq!(endless.wait().expect("in time").unwrap(), 7);
@@ -330,7 +319,7 @@ fn try_take_takes_once() {
 fn a_handle_may_be_polled_here_and_joined_there() {
     let pool = Pool::new(1, 4).unwrap();
     let (mut job, gate) = unfinished(&pool);
-    let (waker, woken) = counting();
+    let (waker, woken) = counting_waker();
     assert!(poll(&mut job, &waker).is_pending());
     let joining = elsewhere(move || job.join());
     gate.open();
@@ -360,7 +349,7 @@ impl Wake for Resubmits {
 #[test]
 fn a_waker_finds_the_slot_free() {
     let pool = Pool::new(1, 1).unwrap();
-    for _ in 0..rounds(100, 5000) {
+    for _ in 0..rounds_in(100, 5000) {
         let (mut job, gate) = unfinished(&pool);
         let outcomes = Log::new();
         let waker = Arc::new(Resubmits { pool: pool.clone(), outcomes: outcomes.clone() });
@@ -385,7 +374,7 @@ fn a_cancel_wakes_on_the_cancelling_thread_and_its_waker_may_use_the_pool() {
     assert!(elsewhere(move || canceller.cancel()).wait());
     assert_eq!(outcomes.entries(), [Ok(())], "although the worker is busy");
     assert!(resolve(job).unwrap_err().is_cancelled());
-    held.release();
+    held.free();
 }
 
 /// Panics when woken or when dropped, but never in a panic.
@@ -433,7 +422,7 @@ fn a_waker_that_panics_loses_no_worker_slot_or_handle() {
             }
             assert_eq!(resolve(bystander).unwrap(), 5);
             eventually("the waker is gone", || gone.get() == 1);
-            hold(&pool, 1).release();
+            hold(&pool, 1).free();
             assert_eq!(pool.in_flight(), 0);
         }
     }
@@ -449,7 +438,7 @@ fn a_panicking_waker_does_not_reach_the_thread_that_cancels() {
         assert!(job.cancel(), "and no panic");
         assert_eq!(gone.get(), 1);
         assert!(resolve(job).unwrap_err().is_cancelled());
-        held.release();
+        held.free();
         assert_eq!(pool.in_flight(), 0);
     }
 }
@@ -488,7 +477,7 @@ fn cancel_on_drop_cancels_what_is_queued_in_whatever_way_it_is_dropped() {
     });
     assert_eq!(pool.in_flight(), 1, "dropped with its task");
 
-    held.release();
+    held.free();
     assert_eq!((ran.get(), pool.snapshot().cancelled), (0, 3));
 }
 
@@ -503,7 +492,7 @@ fn cancel_on_drop_asks_a_running_body_to_stop() {
         eventually("it is asked to stop", weirpool::is_cancelled);
         log.push(weirpool::context().unwrap().is_cancelled());
     });
-    arrived.pass();
+    arrived.wait();
     drop(job.unwrap().cancel_on_drop());
     pool.wait_idle();
     assert_eq!(seen.entries(), [true]);
@@ -512,24 +501,23 @@ fn cancel_on_drop_asks_a_running_body_to_stop() {
 
 #[test]
 fn cancel_on_drop_is_a_future_joins_and_detaches() {
-    watched(|| {
-        let pool = Pool::new(1, 8).unwrap();
-        let guard = pool.try_submit(|| 1).unwrap().cancel_on_drop();
-        assert_eq!(pollster::block_on(guard).unwrap(), 1);
-        let guard = pool.try_submit(|| 2).unwrap().cancel_on_drop();
-        assert_eq!(guard.join().unwrap(), 2);
+    let _watchdog = watchdog();
+    let pool = Pool::new(1, 8).unwrap();
+    let guard = pool.try_submit(|| 1).unwrap().cancel_on_drop();
+    assert_eq!(pollster::block_on(guard).unwrap(), 1);
+    let guard = pool.try_submit(|| 2).unwrap().cancel_on_drop();
+    assert_eq!(guard.join().unwrap(), 2);
 
-        let held = hold(&pool, 1);
-        let detached = pool.try_submit(|| 3).unwrap().cancel_on_drop().detach();
-        held.release();
-        assert_eq!(resolve(detached).unwrap(), 3);
+    let held = hold(&pool, 1);
+    let detached = pool.try_submit(|| 3).unwrap().cancel_on_drop().detach();
+    held.free();
+    assert_eq!(resolve(detached).unwrap(), 3);
 
-        let (job, gate) = unfinished(&pool);
-        drop(job.cancel_on_drop().detach());
-        gate.open();
-        pool.wait_idle();
-        assert_eq!((pool.snapshot().cancelled, pool.in_flight()), (0, 0));
-    });
+    let (job, gate) = unfinished(&pool);
+    drop(job.cancel_on_drop().detach());
+    gate.open();
+    pool.wait_idle();
+    assert_eq!((pool.snapshot().cancelled, pool.in_flight()), (0, 0));
 }
 
 #[test]
@@ -565,7 +553,7 @@ fn an_await_inside_a_body_waits_for_a_peer() {
         let inner = own.try_submit(|| 4).unwrap();
         pollster::block_on(inner).unwrap()
     });
-    let outer = outer.unwrap().join_timeout(PATIENCE).expect("the peer runs it");
+    let outer = outer.unwrap().join_timeout(STEP).expect("the peer runs it");
     assert_eq!(outer.unwrap(), 4);
 }
 
@@ -619,7 +607,7 @@ fn round_trip<T: Copy + PartialEq + std::fmt::Debug + Send + 'static>(pool: &Poo
 #[test]
 fn closures_and_results_of_any_size_and_alignment_come_through() {
     let pool = Pool::new(2, 8).unwrap();
-    for i in 0..rounds(20, 200) {
+    for i in 0..rounds_in(20, 200) {
         round_trip(&pool, ());
         round_trip(&pool, i as u8);
         round_trip(&pool, (i, 1_u8, 2_u128));

@@ -3,7 +3,7 @@
 //! A body may wait for the jobs that it made: they run in its place. Nothing else ever runs on its
 //! stack, and nothing of it shows in the jobs that run there.
 
-mod support;
+mod common;
 
 use std::hint::black_box;
 use std::process::Command;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use support::{
-    Count, Elsewhere, Gate, Log, PATIENCE, elsewhere, eventually, give_way, hold, quiet_panic,
-    resolve, rounds, watched,
+use common::{
+    Count, Elsewhere, Gate, Log, STEP, elsewhere, eventually, give_way, hold, quiet_panic, recv,
+    resolve, rounds_in, watchdog,
 };
 use weirpool::test::ManualClock;
 use weirpool::{Clock, JobError, JobHandle, Pool, Priority, Reason, Shutdown};
@@ -62,10 +62,10 @@ fn a_join_under_a_lock_does_not_run_a_stranger_that_wants_the_lock() {
         let parent = pool.try_submit(move || {
             let _locked = locked.lock().unwrap();
             ready.open();
-            queued.pass();
+            queued.wait();
             own.try_submit(|| 3).unwrap().join().unwrap()
         });
-        entered.pass();
+        entered.wait();
         let stranger = pool.try_submit(move || drop(lock.lock().unwrap())).unwrap();
         strangers.open();
         assert_eq!(resolve(parent.unwrap()).unwrap(), 3);
@@ -117,7 +117,7 @@ fn joins_of_handles_made_in_the_same_body_never_deadlock() {
 #[test]
 fn a_child_may_join_the_handle_of_its_elder_sibling() {
     for workers in [1, 2, 3] {
-        for _ in 0..rounds(200, 5000) {
+        for _ in 0..rounds_in(200, 5000) {
             let pool = Pool::new(workers, 8).unwrap();
             let sum = inside(&pool, |pool| {
                 let first = pool.try_submit(|| 1).unwrap();
@@ -144,7 +144,7 @@ fn a_join_runs_exactly_its_job_in_place_wherever_it_is_queued() {
         let parent = pool.try_submit(move || {
             let here = thread::current().id();
             parent_log.push(("parent begins", here));
-            let target = handle.recv_timeout(PATIENCE).unwrap();
+            let target = recv(&handle);
             let nested_log = parent_log.clone();
             let nested = move || nested_log.push(("nested", thread::current().id()));
             own.job().priority(Priority::Critical).try_spawn(nested).unwrap();
@@ -171,11 +171,11 @@ fn a_join_runs_exactly_its_job_in_place_wherever_it_is_queued() {
 
 #[test]
 fn a_join_of_a_running_job_runs_no_stranger_meanwhile() {
-    for round in 0..rounds(100, 2000) {
+    for round in 0..rounds_in(100, 2000) {
         let pool = Pool::new(2, 16).unwrap();
         let gate = Gate::new();
         let (pass, own) = (gate.clone(), pool.clone());
-        let running = pool.try_submit(move || pass.pass()).unwrap();
+        let running = pool.try_submit(move || pass.wait()).unwrap();
         eventually("it runs", || pool.running() == 1);
         let log: Log<(&str, ThreadId)> = Log::new();
         let logs = log.clone();
@@ -301,7 +301,7 @@ fn a_child_in_place_has_its_own_context_and_the_parents_is_restored() {
         let cancelled = gate.clone();
         let spec = pool.job().priority(Priority::High).deadline(begun + 60 * SECOND);
         let parent = spec.try_submit(move || {
-            cancelled.pass();
+            cancelled.wait();
             let before = view();
             let (seen, sees) = mpsc::channel();
             let spec = own.job().priority(Priority::Low).deadline(begun + 30 * SECOND);
@@ -317,7 +317,7 @@ fn a_child_in_place_has_its_own_context_and_the_parents_is_restored() {
         });
         let parent = parent.unwrap();
         clock.advance(5 * SECOND);
-        held.release();
+        held.free();
         eventually("it runs", || pool.running() == 1);
         assert!(!parent.cancel(), "it has started, and is asked to stop");
         gate.open();
@@ -386,7 +386,7 @@ fn nested_submits_inherit_priority_and_deadline_unless_set() {
                 inherited,
             ]
         );
-        assert_eq!(spawned.recv_timeout(PATIENCE).unwrap(), inherited);
+        assert_eq!(recv(&spawned), inherited);
     }
     let outside = resolve(pool.try_submit(seen).unwrap()).unwrap();
     assert_eq!(outside, (Priority::Normal, None));
@@ -477,11 +477,11 @@ fn joins_overflow_no_stack_however_small_it_may_be() {
 #[test]
 fn a_worker_that_waits_in_a_join_does_not_keep_its_queue_to_itself() {
     for priority in PRIORITIES {
-        for _ in 0..rounds(50, 1000) {
+        for _ in 0..rounds_in(50, 1000) {
             let pool = Pool::new(3, 16).unwrap();
             let gate = Gate::new();
             let (pass, open, own) = (gate.clone(), gate.clone(), pool.clone());
-            let running = pool.try_submit(move || pass.pass()).unwrap();
+            let running = pool.try_submit(move || pass.wait()).unwrap();
             eventually("it runs", || pool.running() == 1);
             let parent = pool.try_submit(move || {
                 own.job().priority(priority).try_spawn(move || open.open()).unwrap();
@@ -494,20 +494,20 @@ fn a_worker_that_waits_in_a_join_does_not_keep_its_queue_to_itself() {
 
 #[test]
 fn a_peer_that_comes_free_takes_the_work_of_a_worker_in_a_join() {
-    for _ in 0..rounds(100, 2000) {
+    for _ in 0..rounds_in(100, 2000) {
         let pool = Pool::new(3, 16).unwrap();
         let peer = hold(&pool, 1);
         let (gate, queued) = (Gate::new(), Gate::new());
         let (pass, open, done, own) = (gate.clone(), gate.clone(), queued.clone(), pool.clone());
-        let running = pool.try_submit(move || pass.pass()).unwrap();
+        let running = pool.try_submit(move || pass.wait()).unwrap();
         eventually("two run", || pool.running() == 2);
         let parent = pool.try_submit(move || {
             own.try_spawn(move || open.open()).unwrap();
             done.open();
             running.join().unwrap();
         });
-        queued.pass();
-        peer.release();
+        queued.wait();
+        peer.free();
         resolve(parent.unwrap()).unwrap();
     }
 }
@@ -529,12 +529,12 @@ fn a_long_body_sees_its_child_start_on_an_idle_peer() {
     ];
     for workers in [2, 4] {
         let pool = Pool::new(workers, 16).unwrap();
-        for round in 0..rounds(400, 10_000) {
+        for round in 0..rounds_in(400, 10_000) {
             let submit = ways[round % ways.len()];
             let started = inside(&pool, move |pool| {
                 let (sender, started) = mpsc::channel();
                 submit(pool, sender);
-                started.recv_timeout(PATIENCE).is_ok()
+                started.recv_timeout(STEP).is_ok()
             });
             assert!(started, "while its parent keeps running");
             give_way(round % 20);
@@ -557,7 +557,7 @@ impl PingPong {
         if round == 10 {
             let (resume, resumed) = mpsc::channel();
             self.at_round_ten.send(resume).unwrap();
-            resumed.recv_timeout(PATIENCE).unwrap();
+            recv(&resumed);
         }
         if self.stop.get() == 0 && round < 1_000_000 {
             let next = self.clone();
@@ -589,15 +589,15 @@ fn two_ping_pong_jobs_starve_nothing_else() {
         if nested {
             let own = pool.clone();
             pool.try_spawn(move || own.try_spawn(bystander).unwrap()).unwrap();
-            held.release();
-            reached.recv_timeout(PATIENCE).unwrap().send(()).unwrap();
+            held.free();
+            recv(&reached).send(()).unwrap();
         } else {
-            held.release();
-            let resume = reached.recv_timeout(PATIENCE).unwrap();
+            held.free();
+            let resume = recv(&reached);
             pool.try_spawn(bystander).unwrap();
             resume.send(()).unwrap();
         }
-        let round = thirds.recv_timeout(PATIENCE);
+        let round = thirds.recv_timeout(STEP);
         stop.add();
         let round = round.expect("it runs at all");
         assert!(round <= BOUND + 10, "nested: {nested}: only in round {round}");
@@ -629,14 +629,14 @@ fn thread_local_state_never_leaks_into_the_next_job() {
     type Before = fn(&Pool);
     let befores: [(&str, Before); 5] = [
         ("a panic", |pool| {
-            let spec = pool.job().priority(Priority::High).timeout(PATIENCE);
+            let spec = pool.job().priority(Priority::High).timeout(STEP);
             let job = spec.try_submit(|| -> () { quiet_panic() }).unwrap();
             assert!(resolve(job).unwrap_err().is_panic());
         }),
         ("a body asked to stop", |pool| {
             let (gate, spec) = (Gate::new(), pool.job().priority(Priority::Critical));
             let pass = gate.clone();
-            let job = spec.try_submit(move || pass.pass()).unwrap();
+            let job = spec.try_submit(move || pass.wait()).unwrap();
             eventually("it runs", || pool.running() == 1);
             assert!(!job.cancel());
             gate.open();
@@ -645,7 +645,7 @@ fn thread_local_state_never_leaks_into_the_next_job() {
         ("a child that panicked in place", |pool| {
             let own = pool.clone();
             let job = pool.job().priority(Priority::Low).try_submit(move || {
-                let spec = own.job().priority(Priority::High).timeout(PATIENCE);
+                let spec = own.job().priority(Priority::High).timeout(STEP);
                 let child = spec.try_submit(|| -> () { quiet_panic() }).unwrap();
                 assert!(child.join().unwrap_err().is_panic());
             });
@@ -664,7 +664,7 @@ fn thread_local_state_never_leaks_into_the_next_job() {
             let held = hold(pool, 1);
             let job = pool.job().priority(Priority::High).try_submit(|| ()).unwrap();
             assert!(job.cancel());
-            held.release();
+            held.free();
         }),
     ];
     let pool = Pool::new(1, 8).unwrap();
@@ -720,25 +720,24 @@ fn a_child_cancelled_before_it_is_joined_is_cancelled() {
 
 #[test]
 fn joins_on_many_threads_of_jobs_that_join_in_place() {
-    watched(|| {
-        let pool = Pool::new(2, 256).unwrap();
-        let callers: Vec<_> = (0..4)
-            .map(|_| {
-                let pool = pool.clone();
-                elsewhere(move || {
-                    for _ in 0..rounds(50, 1000) {
-                        let own = pool.clone();
-                        let root = move || fib(&own, 6, Order::NewestFirst);
-                        match pool.try_submit(root) {
-                            Ok(job) => assert_eq!(job.join().unwrap(), 8),
-                            Err(refused) => assert_eq!(refused.reason(), Reason::Full),
-                        }
+    let _watchdog = watchdog();
+    let pool = Pool::new(2, 256).unwrap();
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let pool = pool.clone();
+            elsewhere(move || {
+                for _ in 0..rounds_in(50, 1000) {
+                    let own = pool.clone();
+                    let root = move || fib(&own, 6, Order::NewestFirst);
+                    match pool.try_submit(root) {
+                        Ok(job) => assert_eq!(job.join().unwrap(), 8),
+                        Err(refused) => assert_eq!(refused.reason(), Reason::Full),
                     }
-                })
+                }
             })
-            .collect();
-        callers.into_iter().for_each(Elsewhere::wait);
-        pool.wait_idle();
-        assert_eq!(pool.in_flight(), 0);
-    });
+        })
+        .collect();
+    callers.into_iter().for_each(Elsewhere::wait);
+    pool.wait_idle();
+    assert_eq!(pool.in_flight(), 0);
 }

@@ -2,12 +2,12 @@
 //!
 //! One worker and a clock that only the bodies move: the order of service is exact.
 
-mod support;
+mod common;
 
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use support::{Gate, Log, PATIENCE, elsewhere, eventually, hold, resolve};
+use common::{Gate, Log, elsewhere, eventually, hold, recv, resolve};
 use weirpool::test::ManualClock;
 use weirpool::{Clock, Pool, Priority};
 
@@ -40,7 +40,7 @@ fn served(jobs: &[(Priority, usize)]) -> Vec<(Priority, usize)> {
         let log = log.clone();
         pool.job().priority(job.0).try_spawn(move || log.push(job)).unwrap();
     }
-    held.release();
+    held.free();
     wait_idle(&pool);
     log.entries()
 }
@@ -97,10 +97,10 @@ fn with_a_nested_job(pool: &Pool, nested: Priority, log: &Log<Priority>, outside
     let body = move || {
         own.job().priority(nested).try_spawn(move || log.push(nested)).unwrap();
         done.open();
-        pass.pass();
+        pass.wait();
     };
     let parent = pool.try_submit(body).unwrap();
-    submitted.pass();
+    submitted.wait();
     outside();
     gate.open();
     resolve(parent).unwrap();
@@ -158,7 +158,7 @@ fn what_a_high_job_submits_goes_before_a_normal_one_from_outside() {
     let parent = move || own.try_spawn(move || child_log.push("child of high")).unwrap();
     pool.job().priority(High).try_spawn(parent).unwrap();
     pool.try_spawn(move || other_log.push("normal")).unwrap();
-    held.release();
+    held.free();
     wait_idle(&pool);
     assert_eq!(log.entries(), ["child of high", "normal"]);
 }
@@ -175,12 +175,12 @@ fn a_high_in_a_peers_queue_goes_before_ones_own_low() {
             meet.wait();
             own.job().priority(nested).try_spawn(move || log.push(nested)).unwrap();
             done.send(()).unwrap();
-            gate.pass();
+            gate.wait();
         };
         pool.try_spawn(body).unwrap();
     }
     for _ in 0..2 {
-        submitted.recv_timeout(PATIENCE).expect("both workers are in a body");
+        recv(&submitted);
     }
     freed.open();
     eventually("the free worker serves both", || log.entries().len() == 2);
@@ -248,9 +248,9 @@ fn a_lower_lane_starts_at_the_first_pick_past_the_ageing_bound_while_higher_work
                         spec.try_spawn(move || chain.chain(flood, FLOOD)).unwrap();
                     }
                     done.open();
-                    pass.pass();
+                    pass.wait();
                 });
-                ready.pass();
+                ready.wait();
                 if from == Origin::Outside {
                     jobs.submit(starving);
                 }
@@ -280,11 +280,11 @@ fn a_job_in_a_busy_peers_queue_ages_like_any() {
     let busy = jobs.pool.try_submit(move || {
         own.submit(Normal);
         done.open();
-        pass.pass();
+        pass.wait();
     });
-    submitted.pass();
+    submitted.wait();
     (0..100).for_each(|_| jobs.submit(High));
-    held.release();
+    held.free();
     eventually("all have been served by one worker", || jobs.log.entries().len() == 101);
     peer.open();
     resolve(busy.unwrap()).unwrap();
@@ -301,7 +301,7 @@ fn a_lower_lane_is_served_once_per_ageing_bound() {
     let mut last = jobs.clock.now();
     (0..5).for_each(|_| jobs.submit(Low));
     (0..100).for_each(|_| jobs.submit(High));
-    held.release();
+    held.free();
     wait_idle(&jobs.pool);
     let starts = jobs.log.entries();
     for (_, start) in starts.iter().filter(|start| start.0 == Low) {
@@ -320,7 +320,7 @@ fn the_ageing_bound_is_a_setting() {
     let (begun, held) = (jobs.clock.now(), hold(&jobs.pool, 1));
     jobs.submit(Low);
     (0..100).for_each(|_| jobs.submit(High));
-    held.release();
+    held.free();
     wait_idle(&jobs.pool);
     let starts = jobs.log.entries();
     let waited = starts.iter().find(|start| start.0 == Low).unwrap().1 - begun;
@@ -337,7 +337,7 @@ fn at_most_one_pick_in_eight_is_for_age() {
         for priority in [Low, Normal, flood] {
             (0..EACH).for_each(|_| jobs.submit(priority));
         }
-        held.release();
+        held.free();
         wait_idle(&jobs.pool);
 
         let starts = jobs.log.entries();
@@ -368,7 +368,7 @@ fn an_idle_pool_owes_no_lane_anything() {
         let log = log.clone();
         pool.job().priority(priority).try_spawn(move || log.push(priority)).unwrap();
     }
-    held.release();
+    held.free();
     wait_idle(&pool);
     assert_eq!(log.entries(), [High, High, Low], "its age counts from when it became non-empty");
 }
@@ -385,7 +385,7 @@ fn a_lane_with_only_cancelled_jobs_is_not_served_in_place_of_others() {
     }
     assert!(cancelled.iter().all(|job| job.cancel()));
     clock.advance(10 * AGEING_BOUND);
-    held.release();
+    held.free();
     wait_idle(&pool);
     assert_eq!(log.entries(), (0..50).collect::<Vec<_>>());
 }
@@ -400,7 +400,7 @@ fn a_permit_carries_the_priority_it_was_reserved_with() {
         let log = log.clone();
         drop(permit.submit(move || log.push(priority)).unwrap());
     }
-    held.release();
+    held.free();
     wait_idle(&pool);
     assert_eq!(log.entries(), [High, Normal, Low]);
 }
@@ -415,7 +415,7 @@ fn with_many_workers_every_lane_is_emptied() {
             let spec = pool.job().priority([Low, Normal, High, Critical][i % 4]);
             spec.try_spawn(move || done.send(i).unwrap()).unwrap();
         }
-        let mut ended: Vec<_> = (0..400).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
+        let mut ended: Vec<_> = (0..400).map(|_| recv(&ends)).collect();
         ended.sort_unstable();
         assert_eq!(ended, (0..400).collect::<Vec<_>>());
     }

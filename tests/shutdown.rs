@@ -3,7 +3,7 @@
 //! Whatever the moment, each accepted job ends once, its slot comes back, its handle resolves, and
 //! nobody waits for somebody who waits for him.
 
-mod support;
+mod common;
 
 use std::pin::Pin;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -11,9 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use support::{
-    Count, CountsWakes, Elsewhere, Gate, OnDrop, PATIENCE, elsewhere, eventually, give_way, hold,
-    quiet_panic, resolve, rounds, watched,
+use common::{
+    Count, CountsWakes, Drops, Elsewhere, Gate, OnDrop, STEP, assert_adds_up, elsewhere,
+    eventually, give_way, hold, on_drop, quiet_panic, recv, resolve, rounds_in, watchdog,
 };
 use weirpool::{JobError, JobHandle, Pool, Reason, Shutdown, ShutdownReport};
 
@@ -42,14 +42,6 @@ fn is_discarded<T>(outcome: &Result<T, JobError>) -> bool {
     matches!(outcome, Err(JobError::Discarded))
 }
 
-fn assert_adds_up(pool: &Pool) {
-    eventually("the counts add up at rest", || {
-        let seen = pool.snapshot();
-        let ended = seen.completed + seen.panicked + seen.cancelled + seen.discarded;
-        seen.accepted == ended + seen.shed.total() && seen.in_flight == 0
-    });
-}
-
 #[test]
 fn drain_runs_everything_that_was_accepted() {
     for workers in [1, 2, 4] {
@@ -59,7 +51,7 @@ fn drain_runs_everything_that_was_accepted() {
 
         let drain = shutdown_elsewhere(&pool, Shutdown::Drain);
         eventually("shutdown closes the pool", || pool.is_closed());
-        held.gate.open();
+        held.open();
 
         assert_eq!(counts(&drain.wait()), (workers + 20, 0, 0));
         for (i, handle) in handles.into_iter().enumerate() {
@@ -74,10 +66,10 @@ fn drain_runs_everything_that_was_accepted() {
 fn discard_drops_what_is_queued_although_all_workers_are_busy() {
     let pool = Pool::new(1, 16).unwrap();
     let held = hold(&pool, 1);
-    let (ran, dropped) = (Count::new(), Count::new());
+    let (ran, dropped) = (Count::new(), Drops::new());
     let mut handles = Vec::new();
     for _ in 0..8 {
-        let (ran, ghost) = (ran.clone(), dropped.on_drop());
+        let (ran, ghost) = (ran.clone(), dropped.tracked());
         let body = move || {
             let _ghost = ghost;
             ran.add();
@@ -88,15 +80,15 @@ fn discard_drops_what_is_queued_although_all_workers_are_busy() {
     let report = pool.shutdown(Shutdown::Discard, Some(Duration::ZERO));
 
     assert_eq!(counts(&report), (0, 8, 1));
-    assert_eq!((ran.get(), dropped.get()), (0, 8), "closures are dropped unrun");
+    assert_eq!((ran.get(), dropped.count()), (0, 8), "closures are dropped unrun");
     assert_eq!((pool.in_flight(), pool.queued(), pool.running()), (1, 0, 1));
     for mut handle in handles {
         assert!(is_discarded(&handle.try_take().expect("resolved already")));
     }
 
-    held.release();
+    held.free();
     assert_eq!(counts(&pool.shutdown(Shutdown::Discard, None)), (1, 8, 0));
-    assert_eq!((ran.get(), dropped.get(), pool.in_flight()), (0, 8, 0));
+    assert_eq!((ran.get(), dropped.count(), pool.in_flight()), (0, 8, 0));
     assert_adds_up(&pool);
 }
 
@@ -112,7 +104,7 @@ fn a_time_bound_holds_for_the_whole_call_and_a_later_call_completes() {
             let report = pool.shutdown(how, Some(limit));
             assert_eq!(counts(&report), (0, discarded, still_running), "{how:?} {limit:?}");
 
-            held.release();
+            held.free();
             assert_eq!(counts(&pool.shutdown(how, None)), (4 - discarded, discarded, 0));
             for handle in queued {
                 assert_eq!(is_discarded(&resolve(handle)), discarded > 0);
@@ -131,7 +123,7 @@ fn shutdown_is_idempotent_and_all_callers_agree() {
         }
         let callers: Vec<_> = (0..6).map(|_| shutdown_elsewhere(&pool, how)).collect();
         eventually("the pool is closed", || pool.is_closed());
-        held.gate.open();
+        held.open();
 
         let last = match how {
             Shutdown::Discard => (2, 10, 0),
@@ -164,14 +156,14 @@ fn discard_escalates_a_running_drain_but_drain_does_not_call_it_back() {
     }
     assert!(drain.is_busy(), "one body is still running");
 
-    held.gate.open();
+    held.open();
     assert_eq!(counts(&drain.wait()), (1, 5, 0));
 }
 
 #[test]
 fn shutdown_wakes_workers_that_sleep_and_a_fresh_pool_ends() {
     for workers in [1, 2, 8] {
-        for round in 0..rounds(50, 500) {
+        for round in 0..rounds_in(50, 500) {
             let (pool, stopped) = counting_stops(workers, 8);
             give_way(round % 50);
             let how = BOTH[round % 2];
@@ -191,7 +183,7 @@ fn shutdown_on_a_worker_never_waits_and_counts_itself() {
         let (go, own) = (Gate::new(), pool.clone());
         let gate = go.clone();
         let caller = pool.try_submit(move || {
-            gate.pass();
+            gate.wait();
             own.shutdown(how, None)
         });
         let caller = caller.unwrap();
@@ -210,7 +202,7 @@ fn shutdown_on_a_worker_never_waits_and_counts_itself() {
 /// Shuts the pool down in its destructor.
 fn shuts_when_dropped(pool: &Pool, how: Shutdown) -> OnDrop<impl FnOnce() + use<>> {
     let pool = pool.clone();
-    OnDrop::new(move || {
+    on_drop(move || {
         pool.shutdown(how, None);
     })
 }
@@ -245,7 +237,7 @@ const CALLERS: [(&str, Caller); 5] = [
         let (own, gate) = (pool.clone(), Gate::new());
         let waiting = gate.clone();
         let job = pool.try_submit(move || {
-            waiting.pass();
+            waiting.wait();
             shuts_when_dropped(&own, how)
         });
         drop(job.unwrap());
@@ -255,7 +247,7 @@ const CALLERS: [(&str, Caller); 5] = [
     ("a body, twice", |pool, how| {
         let own = pool.clone();
         let job = pool.try_submit(move || {
-            assert_eq!(own.shutdown(how, Some(PATIENCE)).still_running, 1);
+            assert_eq!(own.shutdown(how, Some(STEP)).still_running, 1);
             assert_eq!(own.shutdown(how, None).still_running, 1);
         });
         resolve(job.unwrap()).unwrap();
@@ -304,7 +296,7 @@ fn a_worker_of_another_pool_waits_like_anybody() {
     let own = pool.clone();
     let caller = other.try_submit(move || own.shutdown(Shutdown::Drain, None)).unwrap();
     eventually("it is closed", || pool.is_closed());
-    held.gate.open();
+    held.open();
     assert_eq!(counts(&resolve(caller).unwrap()), (1, 0, 0));
 }
 
@@ -314,7 +306,7 @@ fn everything_nested_is_refused_as_closed_after_the_close() {
     let (gate, own) = (Gate::new(), pool.clone());
     let waiting = gate.clone();
     let body = pool.try_submit(move || {
-        waiting.pass();
+        waiting.wait();
         let submit = own.try_submit(|| ()).map(drop).unwrap_err().reason();
         let spawn = own.try_spawn(|| ()).unwrap_err().reason();
         let reserve = own.try_reserve().map(drop).unwrap_err().reason();
@@ -338,7 +330,7 @@ fn close_refuses_and_what_was_accepted_still_runs() {
     let refused = pool.try_submit(|| 8).map(drop).unwrap_err();
     assert_eq!(refused.reason(), Reason::Closed, "also when it is full as well");
     assert_eq!(refused.run_here(), 8, "the closure comes back");
-    held.release();
+    held.free();
     assert_eq!(resolve(job).unwrap(), 7);
     eventually("at rest", || pool.in_flight() == 0);
 }
@@ -364,7 +356,7 @@ fn unused_permits_are_invalidated_and_not_waited_for() {
 
 #[test]
 fn a_permit_used_while_shutting_down_is_run_or_refused() {
-    for round in 0..rounds(300, 3000) {
+    for round in 0..rounds_in(300, 3000) {
         let how = BOTH[round % 2];
         let pool = Pool::new(1 + round % 2, 4).unwrap();
         let permits: Vec<_> = (0..3).map(|_| pool.try_reserve().unwrap()).collect();
@@ -409,7 +401,7 @@ fn a_permit_keeps_the_pool_open() {
 /// Four threads submit until they are told that it is closed, and one shuts down meanwhile.
 fn submit_against_shutdown(how: Shutdown, round: usize) {
     let pool = Pool::new(1 + round % 2, 32).unwrap();
-    let (made, ran, dropped) = (Count::new(), Count::new(), Count::new());
+    let (made, ran, dropped) = (Count::new(), Count::new(), Drops::new());
     let start = Arc::new(Barrier::new(5));
     let submitters: Vec<_> = (0..4)
         .map(|who| {
@@ -420,7 +412,7 @@ fn submit_against_shutdown(how: Shutdown, round: usize) {
                 start.wait();
                 loop {
                     made.add();
-                    let (ran, ghost) = (ran.clone(), dropped.on_drop());
+                    let (ran, ghost) = (ran.clone(), dropped.tracked());
                     let body = move || {
                         let _ghost = ghost;
                         ran.add();
@@ -457,38 +449,37 @@ fn submit_against_shutdown(how: Shutdown, round: usize) {
         }
     }
     assert_eq!((ran.get(), completed + ended_unrun), (completed, accepted));
-    assert_eq!(dropped.get(), made.get(), "each closure is dropped once");
+    assert_eq!(dropped.count(), made.get(), "each closure is dropped once");
     assert!(report.completed + report.discarded <= accepted);
     assert_adds_up(&pool);
 }
 
 #[test]
 fn work_submitted_while_shutting_down_is_run_or_refused() {
-    for round in 0..rounds(200, 2000) {
+    for round in 0..rounds_in(200, 2000) {
         submit_against_shutdown(BOTH[round % 2], round / 2);
     }
 }
 
 #[test]
 fn submit_cancel_and_shutdown_in_direct_succession() {
-    watched(|| {
-        for round in 0..rounds(500, 10_000) {
-            let how = BOTH[round % 2];
-            let pool = Pool::new(1, 4).unwrap();
-            let ran = Count::new();
-            let ran_there = ran.clone();
-            let job = pool.try_submit(move || ran_there.add()).unwrap();
-            let cancelled = job.cancel();
-            let report = pool.shutdown(how, None);
-            assert_eq!((report.still_running, pool.in_flight()), (0, 0));
-            match (resolve(job), ran.get()) {
-                (Ok(_), 1) if !cancelled => {}
-                (Err(JobError::Cancelled), 0) if cancelled => {}
-                (Err(JobError::Discarded), 0) if !cancelled && how == Shutdown::Discard => {}
-                other => panic!("{how:?}, cancelled: {cancelled}, but {other:?}"),
-            }
+    let _watchdog = watchdog();
+    for round in 0..rounds_in(500, 10_000) {
+        let how = BOTH[round % 2];
+        let pool = Pool::new(1, 4).unwrap();
+        let ran = Count::new();
+        let ran_there = ran.clone();
+        let job = pool.try_submit(move || ran_there.add()).unwrap();
+        let cancelled = job.cancel();
+        let report = pool.shutdown(how, None);
+        assert_eq!((report.still_running, pool.in_flight()), (0, 0));
+        match (resolve(job), ran.get()) {
+            (Ok(_), 1) if !cancelled => {}
+            (Err(JobError::Cancelled), 0) if cancelled => {}
+            (Err(JobError::Discarded), 0) if !cancelled && how == Shutdown::Discard => {}
+            other => panic!("{how:?}, cancelled: {cancelled}, but {other:?}"),
         }
-    });
+    }
 }
 
 /// Called once the other handles are gone.
@@ -550,7 +541,7 @@ const PLACES: [(&str, Place); 8] = [
 fn accepted_work_finishes_and_threads_exit_wherever_the_last_handle_dies() {
     for (name, place) in PLACES {
         for workers in [1, 2] {
-            let (ran, dropped, stopped) = (Count::new(), Count::new(), Count::new());
+            let (ran, dropped, stopped) = (Count::new(), Drops::new(), Count::new());
             let hook = stopped.clone();
             let builder = Pool::builder().batch().workers(workers).capacity(64);
             let builder = builder.panic_handler(|_| ());
@@ -559,7 +550,7 @@ fn accepted_work_finishes_and_threads_exit_wherever_the_last_handle_dies() {
 
             let farewell = place(pool.clone());
             for _ in 0..10 {
-                let (ran, ghost) = (ran.clone(), dropped.on_drop());
+                let (ran, ghost) = (ran.clone(), dropped.tracked());
                 let body = move || {
                     let _ghost = ghost;
                     ran.add();
@@ -568,9 +559,9 @@ fn accepted_work_finishes_and_threads_exit_wherever_the_last_handle_dies() {
             }
             drop(pool);
             farewell();
-            held.release();
+            held.free();
 
-            eventually(name, || ran.get() == 10 && dropped.get() == 10);
+            eventually(name, || ran.get() == 10 && dropped.count() == 10);
             eventually(name, || stopped.get() == workers);
         }
     }
@@ -588,15 +579,14 @@ fn without_a_panic_handler_too_the_payload_may_be_the_last_handle() {
 
 #[test]
 fn dropping_the_last_handle_never_blocks() {
-    watched(|| {
-        let pool = Pool::new(2, 8).unwrap();
-        let held = hold(&pool, 2);
-        let queued = pool.try_submit(|| 1).unwrap();
-        drop(pool);
-        assert!(!queued.is_finished(), "nobody could have run it");
-        held.release();
-        assert_eq!(resolve(queued).unwrap(), 1);
-    });
+    let _watchdog = watchdog();
+    let pool = Pool::new(2, 8).unwrap();
+    let held = hold(&pool, 2);
+    let queued = pool.try_submit(|| 1).unwrap();
+    drop(pool);
+    assert!(!queued.is_finished(), "nobody could have run it");
+    held.free();
+    assert_eq!(resolve(queued).unwrap(), 1);
 }
 
 #[test]
@@ -605,7 +595,7 @@ fn a_handle_made_in_a_body_after_the_last_one_died_is_closed() {
     let gate = Gate::new();
     let waiting = gate.clone();
     let job = pool.try_submit(move || {
-        waiting.pass();
+        waiting.wait();
         let late = weirpool::context().unwrap().pool();
         (late.is_closed(), late.try_spawn(|| ()).unwrap_err().reason())
     });
@@ -649,7 +639,7 @@ fn hooks_that_panic_lose_no_thread() {
         quiet_panic()
     });
     let pool = builder.build().unwrap();
-    hold(&pool, 3).release();
+    hold(&pool, 3).free();
     assert_eq!(shutdown_elsewhere(&pool, Shutdown::Drain).wait().still_running, 0);
     drop(pool);
     eventually("each thread stops once", || stopped.get() == 3);
@@ -658,37 +648,36 @@ fn hooks_that_panic_lose_no_thread() {
 
 #[test]
 fn destructors_of_discarded_closures_may_use_the_pool_and_may_panic() {
-    watched(|| {
-        let pool = Pool::new(1, 16).unwrap();
-        let held = hold(&pool, 1);
-        let bystander = pool.try_submit(|| ()).unwrap();
-        let (canceller, dropped) = (bystander.canceller(), Count::new());
-        let mut handles = Vec::new();
-        for i in 0..6 {
-            let (own, canceller, dropped) = (pool.clone(), canceller.clone(), dropped.clone());
-            let captured = OnDrop::new(move || {
-                dropped.add();
-                assert!(own.is_closed() && own.in_flight() >= 1);
-                assert_eq!(own.snapshot().running, 1);
-                assert_eq!(own.try_spawn(|| ()).unwrap_err().reason(), Reason::Closed);
-                canceller.cancel();
-                own.shutdown(Shutdown::Discard, Some(Duration::ZERO));
-                if i % 2 == 0 {
-                    quiet_panic()
-                }
-            });
-            handles.push(pool.try_submit(move || drop(captured)).unwrap());
-        }
-        pool.shutdown(Shutdown::Discard, Some(Duration::ZERO));
-        assert_eq!((dropped.get(), pool.in_flight()), (6, 1));
-        for handle in handles {
-            assert!(is_discarded(&resolve(handle)));
-        }
-        assert!(matches!(resolve(bystander), Err(JobError::Discarded | JobError::Cancelled)));
-        held.release();
-        assert_eq!(pool.shutdown(Shutdown::Drain, None).still_running, 0);
-        assert_adds_up(&pool);
-    });
+    let _watchdog = watchdog();
+    let pool = Pool::new(1, 16).unwrap();
+    let held = hold(&pool, 1);
+    let bystander = pool.try_submit(|| ()).unwrap();
+    let (canceller, dropped) = (bystander.canceller(), Count::new());
+    let mut handles = Vec::new();
+    for i in 0..6 {
+        let (own, canceller, dropped) = (pool.clone(), canceller.clone(), dropped.clone());
+        let captured = on_drop(move || {
+            dropped.add();
+            assert!(own.is_closed() && own.in_flight() >= 1);
+            assert_eq!(own.snapshot().running, 1);
+            assert_eq!(own.try_spawn(|| ()).unwrap_err().reason(), Reason::Closed);
+            canceller.cancel();
+            own.shutdown(Shutdown::Discard, Some(Duration::ZERO));
+            if i % 2 == 0 {
+                quiet_panic()
+            }
+        });
+        handles.push(pool.try_submit(move || drop(captured)).unwrap());
+    }
+    pool.shutdown(Shutdown::Discard, Some(Duration::ZERO));
+    assert_eq!((dropped.get(), pool.in_flight()), (6, 1));
+    for handle in handles {
+        assert!(is_discarded(&resolve(handle)));
+    }
+    assert!(matches!(resolve(bystander), Err(JobError::Discarded | JobError::Cancelled)));
+    held.free();
+    assert_eq!(pool.shutdown(Shutdown::Drain, None).still_running, 0);
+    assert_adds_up(&pool);
 }
 
 /// The ways in which a job may have ended when its pool is gone.
@@ -709,7 +698,7 @@ fn orphan(fate: &str) -> JobHandle<u32> {
         _ => {}
     }
     drop(pool);
-    held.release();
+    held.free();
     eventually("the thread has exited", || stopped.get() == 1);
     job
 }
@@ -764,7 +753,7 @@ fn poll_once<T>(handle: &mut JobHandle<T>, waker: &Waker) -> Option<Result<T, Jo
 
 #[test]
 fn a_wake_that_races_with_the_end_of_the_pool_touches_nothing_freed() {
-    for round in 0..rounds(400, 10_000) {
+    for round in 0..rounds_in(400, 10_000) {
         let pool = Pool::new(1, 4).unwrap();
         let mut job = pool.try_submit(move || round).unwrap();
         let counter = Arc::new(CountsWakes::default());
@@ -803,19 +792,19 @@ impl Wake for OwnsPool {
 
 #[test]
 fn a_waker_may_own_the_last_handle() {
-    for round in 0..rounds(100, 1000) {
+    for round in 0..rounds_in(100, 1000) {
         let ((pool, stopped), woken) = (counting_stops(1, 8), Count::new());
         let held = hold(&pool, 1);
         let mut job = pool.try_submit(|| ()).unwrap();
         let waker = Arc::new(OwnsPool(Mutex::new(Some(pool)), woken.clone()));
         assert!(poll_once(&mut job, &Waker::from(waker)).is_none());
         if round % 2 == 0 {
-            held.release();
+            held.free();
             eventually("the worker wakes it", || woken.get() == 1);
             resolve(job).unwrap();
         } else {
             drop(job);
-            held.release();
+            held.free();
         }
         eventually("the thread exits", || stopped.get() == 1);
     }
@@ -823,7 +812,7 @@ fn a_waker_may_own_the_last_handle() {
 
 #[test]
 fn a_join_across_pools_survives_the_end_of_either() {
-    for round in 0..rounds(200, 5000) {
+    for round in 0..rounds_in(200, 5000) {
         let (here, there) = (Pool::new(1, 4).unwrap(), Pool::new(1, 4).unwrap());
         let far = there.try_submit(move || round).unwrap();
         let near = here.try_submit(move || far.join()).unwrap();
@@ -843,38 +832,37 @@ fn a_join_across_pools_survives_the_end_of_either() {
 
 #[test]
 fn wait_idle_returns_when_nothing_is_queued_or_running() {
-    watched(|| {
-        let pool = Pool::new(2, 64).unwrap();
-        pool.wait_idle();
-        let permit = pool.try_reserve().unwrap();
-        let held = hold(&pool, 2);
-        let ran = Count::new();
-        for _ in 0..20 {
-            let ran = ran.clone();
-            pool.try_spawn(move || ran.add()).unwrap();
-        }
-        let cancelled = pool.try_submit(|| ()).unwrap();
-        let waiters: Vec<_> = (0..3)
-            .map(|_| {
-                let (pool, ran) = (pool.clone(), ran.clone());
-                elsewhere(move || {
-                    pool.wait_idle();
-                    ran.get()
-                })
+    let _watchdog = watchdog();
+    let pool = Pool::new(2, 64).unwrap();
+    pool.wait_idle();
+    let permit = pool.try_reserve().unwrap();
+    let held = hold(&pool, 2);
+    let ran = Count::new();
+    for _ in 0..20 {
+        let ran = ran.clone();
+        pool.try_spawn(move || ran.add()).unwrap();
+    }
+    let cancelled = pool.try_submit(|| ()).unwrap();
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let (pool, ran) = (pool.clone(), ran.clone());
+            elsewhere(move || {
+                pool.wait_idle();
+                ran.get()
             })
-            .collect();
-        assert!(cancelled.cancel());
-        give_way(100);
-        assert!(waiters.iter().all(Elsewhere::is_busy), "two bodies are running");
-        held.gate.open();
-        for waiter in waiters {
-            assert_eq!(waiter.wait(), 20);
-        }
-        assert_eq!(pool.in_flight(), 1, "the permit, which is neither queued nor running");
-        drop(permit);
-        pool.shutdown(Shutdown::Drain, None);
-        pool.wait_idle();
-    });
+        })
+        .collect();
+    assert!(cancelled.cancel());
+    give_way(100);
+    assert!(waiters.iter().all(Elsewhere::is_busy), "two bodies are running");
+    held.open();
+    for waiter in waiters {
+        assert_eq!(waiter.wait(), 20);
+    }
+    assert_eq!(pool.in_flight(), 1, "the permit, which is neither queued nor running");
+    drop(permit);
+    pool.shutdown(Shutdown::Drain, None);
+    pool.wait_idle();
 }
 
 #[test]
@@ -886,14 +874,13 @@ fn wait_idle_waits_for_what_jobs_submit_in_turn() {
             pool.try_spawn(move || chain(&own, left - 1, &ran)).unwrap();
         }
     }
-    watched(|| {
-        for workers in [1, 2] {
-            let (pool, ran) = (Pool::new(workers, 8).unwrap(), Count::new());
-            chain(&pool, 500, &ran);
-            pool.wait_idle();
-            assert_eq!(ran.get(), 501);
-        }
-    });
+    let _watchdog = watchdog();
+    for workers in [1, 2] {
+        let (pool, ran) = (Pool::new(workers, 8).unwrap(), Count::new());
+        chain(&pool, 500, &ran);
+        pool.wait_idle();
+        assert_eq!(ran.get(), 501);
+    }
 }
 
 #[test]
@@ -904,7 +891,7 @@ fn wait_idle_returns_when_the_last_queued_job_is_cancelled_or_discarded() {
         let queued = pool.try_submit(|| ()).unwrap();
         let own = pool.clone();
         let waiter = elsewhere(move || own.wait_idle());
-        held.release();
+        held.free();
         if discard {
             pool.shutdown(Shutdown::Discard, None);
         } else {
@@ -924,11 +911,11 @@ fn bounded_and_unbounded_callers_wait_side_by_side() {
         thread::spawn(move || reports.send(own.shutdown(Shutdown::Drain, limit)));
     }
     for _ in 0..2 {
-        let bounded = received.recv_timeout(PATIENCE).expect("its time is up");
+        let bounded = recv(&received);
         assert_eq!(counts(&bounded), (0, 0, 1));
     }
-    held.release();
-    let unbounded = received.recv_timeout(PATIENCE).expect("all has ended");
+    held.free();
+    let unbounded = recv(&received);
     assert_eq!(counts(&unbounded), (1, 0, 0));
 }
 
@@ -938,13 +925,13 @@ fn an_endless_time_bound_is_no_bound() {
     let (held, own) = (hold(&pool, 1), pool.clone());
     let ending = elsewhere(move || own.shutdown(Shutdown::Drain, Some(Duration::MAX)));
     eventually("it is closed", || pool.is_closed());
-    held.release();
+    held.free();
     assert_eq!(counts(&ending.wait()), (1, 0, 0));
 }
 
 #[test]
 fn a_permit_used_while_the_last_handle_is_dropped_is_run() {
-    for round in 0..rounds(300, 5000) {
+    for round in 0..rounds_in(300, 5000) {
         let (pool, stopped) = counting_stops(1 + round % 2, 4);
         let permit = pool.try_reserve().unwrap();
         let start = Arc::new(Barrier::new(2));
@@ -963,7 +950,7 @@ fn a_permit_used_while_the_last_handle_is_dropped_is_run() {
 
 #[test]
 fn clones_dropped_on_many_threads_at_once_end_the_pool_once() {
-    for round in 0..rounds(200, 3000) {
+    for round in 0..rounds_in(200, 3000) {
         let workers = 1 + round % 3;
         let (pool, stopped) = counting_stops(workers, 16);
         let ran = Count::new();
@@ -1016,7 +1003,7 @@ fn a_tree_of_joins_survives_a_shutdown_at_any_moment() {
         };
         branches.into_iter().map(leaves).sum()
     }
-    for round in 0..rounds(200, 3000) {
+    for round in 0..rounds_in(200, 3000) {
         let how = BOTH[round % 2];
         let pool = Pool::new(1 + round / 2 % 3, 64).unwrap();
         let own = pool.clone();
@@ -1084,7 +1071,7 @@ fn a_pool_may_be_used_in_the_destructor_of_a_thread_local() {
     let (sender, left) = mpsc::channel();
     let own = pool.clone();
     elsewhere(move || leave(&own, sender)).wait();
-    assert_eq!(left.recv_timeout(PATIENCE), Ok((None, true)), "on a thread of ours");
+    assert_eq!(left.recv_timeout(STEP), Ok((None, true)), "on a thread of ours");
 
     let (pool, stopped) = counting_stops(1, 4);
     let (sender, left) = mpsc::channel();
@@ -1093,6 +1080,6 @@ fn a_pool_may_be_used_in_the_destructor_of_a_thread_local() {
     pool.shutdown(Shutdown::Drain, None);
     drop(pool);
     let on_a_worker = (Some(Reason::Closed), true);
-    assert_eq!(left.recv_timeout(PATIENCE), Ok(on_a_worker), "on a worker");
+    assert_eq!(left.recv_timeout(STEP), Ok(on_a_worker), "on a worker");
     assert_eq!(stopped.get(), 1);
 }

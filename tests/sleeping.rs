@@ -1,10 +1,10 @@
 //! Workers that sleep: they use no CPU, and the one job that comes while they go to sleep runs.
 
-mod support;
+mod common;
 
 use std::sync::{Arc, Barrier, mpsc};
 
-use support::{Gate, PATIENCE, elsewhere, eventually, give_way, hold, rounds};
+use common::{Gate, STEP, elsewhere, eventually, give_way, hold, recv, rounds_in};
 use weirpool::{JobHandle, Pool, Priority, Shutdown};
 
 /// How one job comes to a sleeping pool; it sends its round when it runs.
@@ -37,7 +37,7 @@ const WAYS: [(&str, Submit); 8] = [
             };
             own.job().priority(Priority::Low).try_spawn(child).unwrap();
             if own.workers() > 1 {
-                runs.pass();
+                runs.wait();
             }
         };
         pool.try_spawn(parent).unwrap();
@@ -59,7 +59,7 @@ fn one_at_a_time(workers: usize, ways: &[(&str, Submit)], rounds: usize) {
         give_way([0, 0, random.usize(0..8), random.usize(0..200)][round % 4]);
         let (way, submit) = ways[round / 4 % ways.len()];
         submit(&pool, round, sender.clone());
-        match ran.recv_timeout(PATIENCE) {
+        match ran.recv_timeout(STEP) {
             Ok(answer) => assert_eq!(answer, round),
             Err(_) => panic!("{way}, round {round}, {workers} workers: never run"),
         }
@@ -69,14 +69,14 @@ fn one_at_a_time(workers: usize, ways: &[(&str, Submit)], rounds: usize) {
 #[test]
 fn one_job_submitted_while_all_workers_sleep_always_runs() {
     for workers in [1, 2, 8] {
-        one_at_a_time(workers, &WAYS[..1], rounds(5000, 100_000));
+        one_at_a_time(workers, &WAYS[..1], rounds_in(5000, 100_000));
     }
 }
 
 #[test]
 fn a_job_wakes_a_worker_whatever_queue_it_goes_to() {
     for workers in [1, 2, 8] {
-        one_at_a_time(workers, &WAYS, rounds(5000, 100_000));
+        one_at_a_time(workers, &WAYS, rounds_in(5000, 100_000));
     }
 }
 
@@ -90,17 +90,17 @@ fn jobs_submitted_at_once_from_many_threads_all_run() {
                 let (pool, start) = (pool.clone(), Arc::clone(&start));
                 elsewhere(move || {
                     let (sender, ran) = mpsc::channel();
-                    for round in 0..rounds(1000, 20_000) {
+                    for round in 0..rounds_in(1000, 20_000) {
                         start.wait();
                         let sender = sender.clone();
                         pool.try_spawn(move || sender.send(round).unwrap()).unwrap();
-                        assert_eq!(ran.recv_timeout(PATIENCE), Ok(round));
+                        assert_eq!(ran.recv_timeout(STEP), Ok(round));
                     }
                 })
             })
             .collect();
         for submitter in submitters {
-            submitter.wait_for(4 * PATIENCE);
+            submitter.wait_for(4 * STEP);
         }
     }
 }
@@ -109,9 +109,9 @@ fn jobs_submitted_at_once_from_many_threads_all_run() {
 fn as_many_jobs_as_workers_run_side_by_side_after_a_sleep() {
     for workers in [2, 8] {
         let pool = Pool::new(workers, 2 * workers).unwrap();
-        for round in 0..rounds(300, 10_000) {
+        for round in 0..rounds_in(300, 10_000) {
             give_way(round % 100);
-            hold(&pool, workers).release();
+            hold(&pool, workers).free();
         }
     }
 }
@@ -121,13 +121,13 @@ fn a_join_from_outside_wakes_when_the_job_ends() {
     for workers in [1, 2] {
         let pool = Pool::new(workers, 8).unwrap();
         let all = elsewhere(move || {
-            for round in 0..rounds(5000, 100_000) {
+            for round in 0..rounds_in(5000, 100_000) {
                 let job = pool.try_submit(move || round).unwrap();
                 give_way(round % 3);
                 assert_eq!(job.join().unwrap(), round);
             }
         });
-        all.wait_for(4 * PATIENCE);
+        all.wait_for(4 * STEP);
     }
 }
 
@@ -137,7 +137,7 @@ fn bodies_that_park_and_unpark_their_own_thread_lose_no_wake() {
         let pool = Pool::new(workers, 16).unwrap();
         let known = pool.try_submit(std::thread::current).unwrap().join().unwrap();
         let (sender, ran) = mpsc::channel();
-        for round in 0..rounds(5000, 100_000) {
+        for round in 0..rounds_in(5000, 100_000) {
             let (sender, own) = (sender.clone(), pool.clone());
             let body = move || {
                 let sent = move || sender.send(round).unwrap();
@@ -149,7 +149,7 @@ fn bodies_that_park_and_unpark_their_own_thread_lose_no_wake() {
             };
             pool.try_spawn(body).unwrap();
             known.unpark();
-            assert_eq!(ran.recv_timeout(PATIENCE), Ok(round));
+            assert_eq!(ran.recv_timeout(STEP), Ok(round));
         }
     }
 }
@@ -172,13 +172,13 @@ fn a_stray_unpark_ends_no_wait() {
             wait(&own, job);
             assert_eq!(own.in_flight(), 0);
         });
-        let thread = told.recv_timeout(PATIENCE).unwrap();
+        let thread = recv(&told);
         for _ in 0..1000 {
             thread.unpark();
             give_way(1);
         }
         assert!(waiting.is_busy());
-        held.release();
+        held.free();
         waiting.wait();
     }
 }
@@ -194,7 +194,7 @@ mod idle {
 
     use weirpool::{Pool, Shutdown};
 
-    use super::support::{Count, eventually, give_way, hold};
+    use super::common::{Count, eventually, give_way, hold};
 
     /// How long the process is watched while it should do nothing.
     const WATCHED: Duration = Duration::from_secs(2);
@@ -220,15 +220,15 @@ mod idle {
         ("one body that blocks", || {
             let pool = Pool::new(8, 64).unwrap();
             let held = hold(&pool, 1);
-            Box::new((pool, held.handles))
+            Box::new((pool, held))
         }),
         ("a worker in a join of a running job", || {
             let pool = Pool::new(3, 64).unwrap();
             let mut held = hold(&pool, 1);
-            let running = held.handles.remove(0);
+            let running = held.jobs.remove(0);
             let joins = pool.try_submit(move || running.join()).unwrap();
             eventually("both run", || pool.running() == 2);
-            Box::new((pool, joins))
+            Box::new((pool, held, joins))
         }),
         ("all workers busy and more queued", || {
             let pool = Pool::new(2, 64).unwrap();
@@ -236,12 +236,12 @@ mod idle {
             for _ in 0..20 {
                 pool.try_spawn(|| ()).unwrap();
             }
-            Box::new((pool, held.handles))
+            Box::new((pool, held))
         }),
         ("callers that wait", || {
             let pool = Pool::new(2, 64).unwrap();
             let mut held = hold(&pool, 2);
-            let (joined, awaited) = (held.handles.remove(0), held.handles.remove(0));
+            let (joined, awaited) = (held.jobs.remove(0), held.jobs.remove(0));
             let (idle, ending) = (pool.clone(), pool.clone());
             let threads = (
                 thread::spawn(move || drop(joined.join())),
@@ -252,7 +252,7 @@ mod idle {
                 }),
             );
             eventually("it is being shut down", || pool.is_closed());
-            Box::new((pool, threads))
+            Box::new((pool, held, threads))
         }),
         ("idle after spurious unparks", || {
             let threads: Arc<Mutex<Vec<Thread>>> = Arc::default();

@@ -212,15 +212,10 @@ impl Core {
 
     pub(crate) fn report(&self) -> ShutdownReport {
         let jobs_at_close = *self.stop.jobs_at_close.lock();
-        // Again until no job was discarded in between, so that the figures add up.
-        let (discarded, still_running) = loop {
-            let discarded = self.counters.discarded();
-            let still_running = self.ledger.word().jobs();
-            if discarded == self.counters.discarded() {
-                break (discarded, still_running);
-            }
-        };
-        let completed = jobs_at_close.saturating_sub(still_running + discarded);
+        // A job that is being discarded is counted before its slot is back: not as running, too.
+        let discarded = self.counters.discarded().min(jobs_at_close);
+        let still_running = self.ledger.word().jobs().min(jobs_at_close - discarded);
+        let completed = jobs_at_close - discarded - still_running;
         ShutdownReport { completed, discarded, still_running }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::contain::{Contained, contain, drop_payload};
+use crate::sync::system_now;
 
 /// Where the pool reads the time it judges by: deadlines, ageing, service time.
 ///
@@ -45,13 +46,13 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Starts at the present of `clock`, or of the system's monotonic clock.
     pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> Self {
-        let epoch = clock.as_ref().map_or_else(Instant::now, |clock| clock.now());
+        let epoch = clock.as_ref().map_or_else(system_now, |clock| clock.now());
         Self { clock: clock.map(Contained::new), epoch }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
         let now = match &self.clock {
-            None => Instant::now(),
+            None => system_now(),
             // User code: on a worker its panic would cost the thread.
             Some(clock) => contain(|| clock.now()).unwrap_or_else(|payload| {
                 drop_payload(payload);

@@ -14,6 +14,12 @@ pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// Time stands still: a model must take the same path each time it is run.
+pub(crate) fn system_now() -> std::time::Instant {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    *START.get_or_init(std::time::Instant::now)
+}
+
 /// What is waited for so is a statistic, which models don't see.
 pub(crate) fn yield_until(_: impl Fn() -> bool) {}
 

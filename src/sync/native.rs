@@ -23,6 +23,12 @@ pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// The system's monotonic clock.
+#[inline]
+pub(crate) fn system_now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// Lets others run until `ready`, which is a few instructions away in one of them.
 pub(crate) fn yield_until(ready: impl Fn() -> bool) {
     while !ready() {

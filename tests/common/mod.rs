@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weirpool::{JobHandle, Pool, Reason};
+use weirpool::{JobError, JobHandle, Pool, Reason, Snapshot};
 
 /// How long one step may take before it counts as a hang.
 pub(crate) const STEP: Duration = Duration::from_secs(30);
@@ -47,6 +47,11 @@ pub(crate) fn rounds(full: usize) -> usize {
     if cfg!(miri) { (full / 500).max(3) } else { full }
 }
 
+/// So many rounds of a race in a debug build, so many in a release build.
+pub(crate) fn rounds_in(debug: usize, release: usize) -> usize {
+    rounds(if cfg!(debug_assertions) { debug } else { release })
+}
+
 /// Yields until the condition holds.
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
@@ -57,10 +62,68 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// Lets other threads go first, some times.
+pub(crate) fn give_way(times: usize) {
+    for _ in 0..times {
+        thread::yield_now();
+    }
+}
+
 /// Receives, with a watchdog.
 #[track_caller]
 pub(crate) fn recv<T>(channel: &Receiver<T>) -> T {
     channel.recv_timeout(STEP).expect("nothing came through the channel")
+}
+
+/// The outcome of a job that must end, with a watchdog.
+#[track_caller]
+pub(crate) fn resolve<T>(handle: JobHandle<T>) -> Result<T, JobError> {
+    match handle.join_timeout(STEP) {
+        Ok(outcome) => outcome,
+        Err(handle) => panic!("never resolved: {handle:?}"),
+    }
+}
+
+/// A thread whose answer is awaited with a watchdog.
+pub(crate) struct Elsewhere<T> {
+    answer: Receiver<T>,
+    thread: JoinHandle<()>,
+}
+
+/// Runs `f` on a thread of its own.
+pub(crate) fn elsewhere<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Elsewhere<T> {
+    let (sender, answer) = mpsc::channel();
+    let thread = thread::spawn(move || drop(sender.send(f())));
+    Elsewhere { answer, thread }
+}
+
+impl<T> Elsewhere<T> {
+    /// The answer. A hang and a panic over there are a panic here.
+    #[track_caller]
+    pub(crate) fn wait(self) -> T {
+        self.wait_for(STEP)
+    }
+
+    /// The same with a patience of one's own.
+    #[track_caller]
+    pub(crate) fn wait_for(self, patience: Duration) -> T {
+        match self.answer.recv_timeout(patience) {
+            Ok(answer) => {
+                self.thread.join().expect("it has answered");
+                answer
+            }
+            Err(RecvTimeoutError::Timeout) => panic!("hung: no answer within {patience:?}"),
+            Err(RecvTimeoutError::Disconnected) => match self.thread.join() {
+                Err(payload) => std::panic::resume_unwind(payload),
+                Ok(()) => unreachable!("ended without an answer"),
+            },
+        }
+    }
+
+    /// Whether the answer is still to come.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.thread.is_finished()
+    }
 }
 
 /// A door that bodies wait at until the test opens it.
@@ -75,6 +138,10 @@ impl Gate {
     pub(crate) fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        *self.0.0.lock().unwrap()
     }
 
     pub(crate) fn wait(&self) {
@@ -137,9 +204,32 @@ pub(crate) fn race<A: Send, B>(
     })
 }
 
+/// A count that many share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn add(&self) {
+        self.next();
+    }
+
+    /// Counts one more, and says how many there were before.
+    pub(crate) fn next(&self) -> usize {
+        self.0.fetch_add(1, SeqCst)
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
 /// Counts the drops of the [`Tracked`] values it made.
-#[derive(Clone, Default)]
-pub(crate) struct Drops(Arc<AtomicUsize>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drops(Count);
 
 impl Drops {
     pub(crate) fn new() -> Self {
@@ -151,20 +241,45 @@ impl Drops {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.load(SeqCst)
+        self.0.get()
     }
 }
 
 /// A value whose drop is counted.
+#[derive(Debug)]
 pub(crate) struct Tracked(Drops);
 
 impl Drop for Tracked {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, SeqCst);
+        self.0.0.add();
     }
 }
 
-/// A value that runs a closure when it is dropped.
+/// What happened, in order, from several threads.
+#[derive(Debug)]
+pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Clone> Log<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(crate) fn push(&self, entry: T) {
+        self.0.lock().unwrap().push(entry);
+    }
+
+    pub(crate) fn entries(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// A value that runs a closure when it is dropped, also on the way of a panic.
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 pub(crate) fn on_drop<F: FnOnce()>(f: F) -> OnDrop<F> {
@@ -188,10 +303,17 @@ pub(crate) struct Peak {
 
 impl Peak {
     pub(crate) fn visit(&self, stay: impl FnOnce()) {
+        let _inside = self.enter();
+        stay();
+    }
+
+    /// Inside until the value is dropped.
+    pub(crate) fn enter(&self) -> OnDrop<impl FnOnce()> {
         let inside = self.inside.fetch_add(1, SeqCst) + 1;
         self.highest.fetch_max(inside, SeqCst);
-        stay();
-        self.inside.fetch_sub(1, SeqCst);
+        on_drop(|| {
+            self.inside.fetch_sub(1, SeqCst);
+        })
     }
 
     pub(crate) fn highest(&self) -> usize {
@@ -204,30 +326,41 @@ pub(crate) fn fail() {
     panic!("the body failed");
 }
 
-/// A body that panics without the panic hook, for rounds by the thousand.
-pub(crate) fn fail_quietly() {
-    std::panic::resume_unwind(Box::new("the body failed"));
+/// A panic that the panic hook does not see.
+pub(crate) fn quiet_panic() -> ! {
+    std::panic::resume_unwind(Box::new("on purpose"))
 }
 
-/// Every worker of a pool held inside a body; freed by [`Busy::free`], or at the latest when this is dropped.
+/// A body that panics without the panic hook, for rounds by the thousand.
+pub(crate) fn fail_quietly() {
+    quiet_panic()
+}
+
+/// Workers of a pool held inside a body each; freed by [`Busy::free`], or at the latest when this is dropped.
 pub(crate) struct Busy {
     gate: Gate,
-    jobs: Vec<JobHandle<()>>,
+    pub(crate) jobs: Vec<JobHandle<()>>,
 }
 
 /// Returns when every worker of the pool is inside a body that waits.
 #[track_caller]
 pub(crate) fn occupy(pool: &Pool) -> Busy {
+    hold(pool, pool.workers())
+}
+
+/// Returns when so many workers of the pool are inside a body that waits.
+#[track_caller]
+pub(crate) fn hold(pool: &Pool, workers: usize) -> Busy {
     let gate = Gate::new();
     let (started, starts) = mpsc::channel();
-    let jobs: Vec<_> = (0..pool.workers())
+    let jobs: Vec<_> = (0..workers)
         .map(|_| {
             let (gate, started) = (gate.clone(), started.clone());
             pool.try_submit(move || {
                 started.send(()).unwrap();
                 gate.wait();
             })
-            .expect("a slot for every worker")
+            .expect("a slot for every worker that is held")
         })
         .collect();
     for _ in &jobs {
@@ -237,11 +370,17 @@ pub(crate) fn occupy(pool: &Pool) -> Busy {
 }
 
 impl Busy {
-    /// Frees the workers and returns when the held bodies have ended.
-    pub(crate) fn free(mut self) {
+    /// Lets the held bodies end.
+    pub(crate) fn open(&self) {
         self.gate.open();
+    }
+
+    /// Frees the workers and returns when the held bodies have ended.
+    #[track_caller]
+    pub(crate) fn free(mut self) {
+        self.open();
         for job in std::mem::take(&mut self.jobs) {
-            job.join().expect("a held body ended badly");
+            resolve(job).expect("a held body ended badly");
         }
     }
 }
@@ -273,8 +412,22 @@ pub(crate) fn assert_at_rest(pool: &Pool) {
     assert_eq!((pool.in_flight(), pool.queued(), pool.running()), (0, 0, 0), "{pool:?}");
     let now = pool.snapshot();
     assert_eq!((now.in_flight, now.reserved, now.queued, now.running), (0, 0, 0, 0), "{now:?}");
-    let ended = now.completed + now.panicked + now.cancelled + now.shed.total() + now.discarded;
-    assert_eq!(now.accepted, ended, "{now:?}");
+    assert!(adds_up(&now), "{now:?}");
+}
+
+/// Whether each job that was accepted has ended in one way.
+fn adds_up(now: &Snapshot) -> bool {
+    let ended = now.completed + now.panicked + now.cancelled + now.discarded;
+    now.accepted == ended + now.shed.total()
+}
+
+/// The same for a pool whose last jobs may still be about to end.
+#[track_caller]
+pub(crate) fn assert_adds_up(pool: &Pool) {
+    eventually("the counts add up at rest", || {
+        let now = pool.snapshot();
+        now.in_flight == 0 && adds_up(&now)
+    });
 }
 
 /// Asserts that exactly `capacity` slots can be had: none was lost, none was returned twice.
@@ -300,6 +453,23 @@ impl<F: Fn() + Send + Sync> Wake for Call<F> {
 /// A waker that calls `f`.
 pub(crate) fn waker(f: impl Fn() + Send + Sync + 'static) -> Waker {
     Arc::new(Call(f)).into()
+}
+
+/// A waker that counts how often it was woken.
+#[derive(Default)]
+pub(crate) struct CountsWakes(pub(crate) Count);
+
+impl Wake for CountsWakes {
+    fn wake(self: Arc<Self>) {
+        self.0.add();
+    }
+}
+
+/// A waker and how often it was woken.
+pub(crate) fn counting_waker() -> (Waker, Count) {
+    let wakes = CountsWakes::default();
+    let count = wakes.0.clone();
+    (Arc::new(wakes).into(), count)
 }
 
 /// Polls once.
