@@ -13,7 +13,7 @@ use crate::observe::load::Load;
 use crate::observe::snapshot::Snapshot;
 use crate::schedule::inside::is_inside;
 use crate::schedule::{Core, Shutdown, ShutdownReport};
-use crate::submit::{JobSpec, PartitionId, Permit};
+use crate::submit::{self, JobSpec, PartitionId, Permit};
 use crate::sync::Arc;
 use crate::wait::{IdleWait, ShutdownWait, Submit};
 
@@ -88,7 +88,7 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.job().try_submit(f)
+        submit::try_submit(&self.core, submit::inherited(&self.core), f)
     }
 
     /// As [`try_submit`](Self::try_submit), for a job whose result nobody asks for: detached from
@@ -103,7 +103,7 @@ impl Pool {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.job().try_spawn(f)
+        submit::try_spawn(&self.core, submit::inherited(&self.core), f)
     }
 
     /// Submits a job as soon as there is a slot for it: a future for any runtime.

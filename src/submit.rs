@@ -96,12 +96,7 @@ impl<'a> JobSpec<'a> {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let core = self.pool.core();
-        let ask = self.ask();
-        match core.admit(ask) {
-            Ok(slot) => Ok(submit(core, slot, ask, f)),
-            Err(refusal) => Err(Rejected::new(f, refusal)),
-        }
+        try_submit(self.pool.core(), self.ask(), f)
     }
 
     /// See [`Pool::try_spawn`].
@@ -113,16 +108,7 @@ impl<'a> JobSpec<'a> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let core = self.pool.core();
-        let ask = self.ask();
-        match core.admit(ask) {
-            Ok(slot) => {
-                let job = JobRef::detached(f, Core::origin(core, ask, slot.holding()));
-                core.push(slot, job);
-                Ok(())
-            }
-            Err(refusal) => Err(Rejected::new(f, refusal)),
-        }
+        try_spawn(self.pool.core(), self.ask(), f)
     }
 
     /// See [`Pool::submit`].
@@ -186,17 +172,17 @@ impl<'a> JobSpec<'a> {
     #[inline]
     pub(crate) fn ask(&self) -> Ask {
         let core = self.pool.core();
-        let parent = Worker::with_current(|worker| {
-            worker.filter(|worker| worker.is_of(core)).and_then(Worker::body)
-        });
-        let priority = self.priority.or(parent.map(|body| body.priority)).unwrap_or_default();
+        let inherited = inherited(core);
         let deadline_ns = match (self.deadline, self.timeout) {
-            (None, None) => parent.map_or(NO_DEADLINE, |body| body.deadline_ns),
+            (None, None) => inherited.deadline_ns,
             (deadline, timeout) => self.deadline_ns(core, deadline, timeout),
         };
-        let inherited = parent.and_then(|body| body.partition).map(Membership::Of);
-        let partition = self.partition.map(|partition| partition.of(core)).or(inherited);
-        Ask { priority, deadline_ns, partition, bytes: self.bytes }
+        Ask {
+            priority: self.priority.unwrap_or(inherited.priority),
+            deadline_ns,
+            partition: self.partition.map_or(inherited.partition, |named| Some(named.of(core))),
+            bytes: self.bytes,
+        }
     }
 
     #[cold]
@@ -221,6 +207,55 @@ impl fmt::Debug for JobSpec<'_> {
             .field("deadline", &self.deadline)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
+    }
+}
+
+/// What a job asks that sets nothing itself: what the running body hands down, else the defaults.
+#[inline]
+pub(crate) fn inherited(core: &Core) -> Ask {
+    let mut ask =
+        Ask { priority: Priority::Normal, deadline_ns: NO_DEADLINE, partition: None, bytes: 0 };
+    Worker::with_current(|worker| {
+        let body = worker.filter(|worker| worker.is_of(core)).and_then(Worker::body);
+        if let Some(body) = body {
+            ask.priority = body.priority;
+            ask.deadline_ns = body.deadline_ns;
+            ask.partition = body.partition.map(Membership::Of);
+        }
+    });
+    ask
+}
+
+/// Submits a job that asks so, or gives it back.
+#[inline]
+pub(crate) fn try_submit<F, T>(
+    core: &Arc<Core>,
+    ask: Ask,
+    f: F,
+) -> Result<JobHandle<T>, Rejected<F>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match core.admit(ask) {
+        Ok(slot) => Ok(submit(core, slot, ask, f)),
+        Err(refusal) => Err(Rejected::new(f, refusal)),
+    }
+}
+
+/// As [`try_submit`], detached.
+#[inline]
+pub(crate) fn try_spawn<F>(core: &Arc<Core>, ask: Ask, f: F) -> Result<(), Rejected<F>>
+where
+    F: FnOnce() + Send + 'static,
+{
+    match core.admit(ask) {
+        Ok(slot) => {
+            let job = JobRef::detached(f, Core::origin(core, ask, slot.holding()));
+            core.push(slot, job);
+            Ok(())
+        }
+        Err(refusal) => Err(Rejected::new(f, refusal)),
     }
 }
 

@@ -66,7 +66,8 @@ impl Timeline {
     /// `instant` on this timeline; what lies before its start counts as the start.
     pub(crate) fn ns_at(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.epoch);
-        u64::try_from(since.as_nanos()).unwrap_or(NO_DEADLINE)
+        // In words of 64 bits: this is on the way of every job.
+        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
     }
 
     /// The instant of a deadline, none if it never comes.
