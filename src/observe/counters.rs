@@ -27,9 +27,9 @@ pub(crate) struct Counters {
 
 #[derive(Default)]
 struct Stripe {
-    /// Jobs started whose end is not published; of workers only.
+    /// Jobs started and not ended; of workers only.
     running: AtomicUsize,
-    /// Jobs that somebody else than a worker is ending.
+    /// Jobs whose ending is under way.
     ending: AtomicUsize,
     completed: AtomicU64,
     panicked: AtomicU64,
@@ -92,22 +92,24 @@ impl Counters {
 
     pub(crate) fn stopped(&self, worker: usize) {
         let running = &self.workers[worker].running;
-        // Release pairs with `ending`: who sees it fall also sees the outcome.
-        running.store(running.load(Relaxed) - 1, Release);
+        running.store(running.load(Relaxed) - 1, Relaxed);
     }
 
-    /// Somebody begins to end a job that has not run.
-    pub(crate) fn ending_begins(&self) -> EndingMark<'_> {
-        let ending = &self.outside[my_stripe()].ending;
-        ending.fetch_add(1, Relaxed);
-        EndingMark(ending)
+    /// The end of a job begins; it is through when the mark goes.
+    #[inline]
+    pub(crate) fn ending_begins(&self, counted: Counted) -> EndingMark<'_> {
+        let stripe = match counted {
+            Counted::ByWorker(worker) => &self.workers[worker],
+            Counted::Outside => &self.outside[my_stripe()],
+        };
+        let mark = EndingMark { ending: &stripe.ending, counted };
+        mark.change(|ending| ending.wrapping_add(1));
+        mark
     }
 
     /// How many jobs have not ended altogether although their slots may be back.
     pub(crate) fn ending(&self) -> usize {
-        let outside = self.outside.iter().map(|stripe| stripe.ending.load(Acquire));
-        let workers = self.workers.iter().map(|stripe| stripe.running.load(Acquire));
-        outside.chain(workers).sum()
+        self.all().map(|stripe| stripe.ending.load(Acquire)).sum()
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -153,11 +155,29 @@ impl Counters {
 }
 
 /// While it lives, a job is being ended.
-pub(crate) struct EndingMark<'a>(&'a AtomicUsize);
+pub(crate) struct EndingMark<'a> {
+    ending: &'a AtomicUsize,
+    counted: Counted,
+}
+
+impl EndingMark<'_> {
+    /// Release pairs with [`Counters::ending`]: who sees it fall also sees the outcome.
+    #[inline]
+    fn change(&self, step: impl Fn(usize) -> usize) {
+        match self.counted {
+            // The stripe has one writer, so that a plain store does.
+            Counted::ByWorker(_) => self.ending.store(step(self.ending.load(Relaxed)), Release),
+            Counted::Outside => {
+                let _ = self.ending.fetch_update(Release, Relaxed, |ending| Some(step(ending)));
+            }
+        }
+    }
+}
 
 impl Drop for EndingMark<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Release);
+        self.change(|ending| ending.wrapping_sub(1));
     }
 }
 

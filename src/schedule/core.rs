@@ -268,15 +268,18 @@ impl Core {
     /// handle resolves. Nothing of the job is touched afterwards.
     #[inline]
     pub(crate) fn end(&self, mut ended: Ended, counted: Counted) {
-        let ran = matches!(ended.outcome(), Outcome::Completed | Outcome::Panicked);
+        let ending = self.counters.ending_begins(counted);
         let contained = ended.drop_unwanted();
         self.counters.ended(counted, ended.outcome());
         self.counters.contained(counted, contained);
-        let settled = Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
-        self.publish(ended, counted);
-        if let (Counted::ByWorker(worker), true) = (counted, ran) {
+        if let (Counted::ByWorker(worker), Outcome::Completed | Outcome::Panicked) =
+            (counted, ended.outcome())
+        {
             self.counters.stopped(worker);
         }
+        let settled = Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
+        self.publish(ended, counted);
+        drop(ending);
         if settled {
             self.ledger.ring_settled();
         }
@@ -299,7 +302,6 @@ impl Core {
 
     /// Ends a job that this thread has won and will not run.
     pub(crate) fn end_seized(&self, seized: Seized, outcome: Outcome, counted: Counted) {
-        let _ending = self.counters.ending_begins();
         let ended = self.drop_body(seized, outcome);
         self.end(ended, counted);
     }
@@ -348,7 +350,7 @@ impl Core {
             self.ledger.give_back_bytes(wanted.bytes);
             return None;
         };
-        let _ending = self.counters.ending_begins();
+        let _ending = self.counters.ending_begins(Counted::Outside);
         let mut ended = self.drop_body(victim, Outcome::Shed(ShedReason::Displaced));
         let contained = ended.drop_unwanted();
         self.counters.ended(Counted::Outside, ended.outcome());
