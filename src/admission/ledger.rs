@@ -147,6 +147,8 @@ impl Ledger {
         }
         for taken in 0..count {
             if let Err(no_slot) = self.take_for(claim, Holder::Permit, 1) {
+                let left = (count - taken) as u64;
+                let no_slot = self.first_reason(claim, left, no_slot);
                 for _ in 0..taken {
                     self.cancel_permit(claim.holding);
                 }
@@ -173,7 +175,7 @@ impl Ledger {
             // On the way it may have held, for an instant, what a waiter could not have then.
             self.serve_waiters_if_any();
         }
-        taken.map_err(|no_slot| self.first_reason(claim, no_slot))
+        taken.map_err(|no_slot| self.first_reason(claim, count, no_slot))
     }
 
     #[inline]
@@ -219,7 +221,7 @@ impl Ledger {
                 })
                 .inspect_err(|_| self.leave_partition(index));
         }
-        if partition.is_full() {
+        if !partition.has_room(1) {
             return Err(NoSlot::Partition);
         }
         self.add(self.guess(), holder.amount(true), 1, |word| {
@@ -288,15 +290,17 @@ impl Ledger {
         }
     }
 
-    /// Of all that stands in the way, what is reported first: partition, bytes, the bound.
+    /// Of all that stands in the way of so many, what is reported first: partition, bytes, the bound.
     #[cold]
-    fn first_reason(&self, claim: Claim, no_slot: NoSlot) -> NoSlot {
+    fn first_reason(&self, claim: Claim, count: u64, no_slot: NoSlot) -> NoSlot {
         let Holding { partition, bytes } = claim.holding;
         if self.word().is_closed() {
             NoSlot::Closed
-        } else if partition.is_some_and(|index| self.partitions[usize::from(index)].is_full()) {
+        } else if partition
+            .is_some_and(|index| !self.partitions[usize::from(index)].has_room(count))
+        {
             NoSlot::Partition
-        } else if !self.bytes.has_room(bytes) {
+        } else if !self.bytes.has_room(bytes.saturating_mul(count)) {
             NoSlot::Bytes
         } else {
             no_slot

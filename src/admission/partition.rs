@@ -85,8 +85,9 @@ impl PartitionSlots {
         self.reserved
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.used.load(Ordering::Acquire) >= self.max
+    /// Whether it may have so many more.
+    pub(crate) fn has_room(&self, count: u64) -> bool {
+        count <= self.max.saturating_sub(self.used.load(Ordering::Acquire))
     }
 
     pub(crate) fn is_above_share(&self) -> bool {

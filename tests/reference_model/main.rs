@@ -1,0 +1,48 @@
+//! Random schedules against a simple model of what a pool is.
+//!
+//! With its workers held at a gate, a pool is a sequential machine: each answer and each count can
+//! be foretold. With the workers free and several threads at it, only what must hold in every
+//! schedule can be.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod game;
+mod ghost;
+mod model;
+mod sequential;
+
+use common::elsewhere;
+use game::{game, play_all};
+use model::shape;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use sequential::{Sequential, step};
+
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn with_its_workers_held_a_pool_does_what_the_model_says(
+        shape in shape(1..3, 0..6),
+        steps in vec(step(), 1..60),
+    ) {
+        let all = elsewhere(move || {
+            let mut pool = Sequential::new(shape);
+            for step in steps {
+                pool.take(step);
+                pool.compare();
+            }
+            pool.finish();
+        });
+        all.wait();
+    }
+
+    #[test]
+    fn whatever_several_threads_do_the_invariants_hold(game in game()) {
+        play_all(game);
+    }
+}
