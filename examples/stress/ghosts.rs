@@ -155,12 +155,13 @@ pub(crate) struct Record {
     entry: Mutex<Entry>,
 }
 
-/// Where a closure stands in the books.
+/// Whether a closure stands in the books.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
-    None,
+    NotYet,
     Made,
-    Struck,
+    /// It was refused, or it is gone.
+    Never,
 }
 
 /// Lives in a closure and notes what becomes of it.
@@ -172,7 +173,7 @@ pub(crate) struct Ghost {
 impl Ghost {
     pub(crate) fn new(all: &Arc<Ghosts>, holding: Holding) -> Self {
         all.made.fetch_add(1, SeqCst);
-        let (stage, entry) = (AtomicU8::new(stage::MADE), Mutex::new(Entry::None));
+        let (stage, entry) = (AtomicU8::new(stage::MADE), Mutex::new(Entry::NotYet));
         Self { all: Arc::clone(all), record: Arc::new(Record { stage, holding, entry }) }
     }
 
@@ -187,17 +188,25 @@ impl Record {
     /// The job was accepted: it stands in the books, unless it has ended since.
     pub(crate) fn note_accepted(&self, all: &Ghosts) {
         let mut entry = lock(&self.entry);
-        if *entry == Entry::None {
+        if *entry == Entry::NotYet {
             *entry = Entry::Made;
             all.enter(self.holding);
         }
+    }
+
+    pub(crate) fn note_refused(&self) {
+        *lock(&self.entry) = Entry::Never;
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        *lock(&self.entry) == Entry::Never
     }
 }
 
 impl Drop for Ghost {
     fn drop(&mut self) {
         self.all.dropped.fetch_add(1, SeqCst);
-        if std::mem::replace(&mut *lock(&self.record.entry), Entry::Struck) == Entry::Made {
+        if std::mem::replace(&mut *lock(&self.record.entry), Entry::Never) == Entry::Made {
             self.all.strike(self.record.holding);
         }
         let after = match self.record.stage.load(SeqCst) {

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use weirpool::{JobError, JobHandle, JobSpec, Priority, Reason, Rejected, Scope, ShedReason};
+use weirpool::{
+    JobError, JobHandle, JobSpec, Permit, Priority, Reason, Refusal, Rejected, Scope, ShedReason,
+};
 
 use crate::PATIENCE;
 use crate::ghosts::{Ghost, Ghosts, Record, stage};
@@ -70,7 +72,7 @@ impl Submitter {
         Self { ground, all, rng, everything, depth: 0, inherited: None }
     }
 
-    /// What the body of a job may do.
+    /// What is done in a body of a job that holds so much.
     fn fork(&mut self, holding: Holding) -> Self {
         Self {
             ground: self.ground.clone(),
@@ -92,14 +94,14 @@ impl Submitter {
     ) -> (impl FnOnce() -> Answer + Send + use<>, Arc<Record>) {
         let ghost = Ghost::new(&self.all, holding);
         let record = Arc::clone(&ghost.record);
-        let mut inner = self.fork(holding);
+        let (mut inner, inherited) = (self.fork(holding), self.inherited);
         let body = move || {
             ghost.start();
-            if weirpool::context().is_some() {
-                ghost.record.note_accepted(&inner.all);
+            if ghost.record.was_refused() {
+                // Run by its submitter, as a part of what that is.
+                inner.inherited = inherited;
             } else {
-                // Refused, and run by its submitter, who is in no partition.
-                inner.inherited = None;
+                ghost.record.note_accepted(&inner.all);
             }
             for _ in 0..inner.rng.u32(0..200) {
                 std::hint::spin_loop();
@@ -107,11 +109,11 @@ impl Submitter {
             if inner.depth <= DEPTH && inner.rng.u8(..) < 50 {
                 inner.nest();
             }
-            let end = inner.rng.u8(..);
-            if end < 10 && manners == Manners::Any {
+            let end = if manners == Manners::Any { inner.rng.u8(..) } else { u8::MAX };
+            if end < 10 {
                 quiet_panic()
             }
-            Answer { armed: end < 20 && manners == Manners::Any }
+            Answer { armed: end < 20 }
         };
         (body, record)
     }
@@ -121,7 +123,7 @@ impl Submitter {
         if self.everything && self.rng.u8(0..4) == 0 {
             return self.scope();
         }
-        let mut children: Vec<_> = (0..self.rng.u8(1..=3)).filter_map(|_| self.submit()).collect();
+        let mut children: Vec<_> = (0..self.rng.u8(1..=3)).flat_map(|_| self.submit()).collect();
         self.rng.shuffle(&mut children);
         for child in children {
             match self.rng.u8(0..8) {
@@ -132,78 +134,290 @@ impl Submitter {
         }
     }
 
-    /// What the next job is to hold.
-    fn holding(&mut self) -> Holding {
-        let shares = self.ground.bounds.shares.len();
-        let named = (shares > 0 && self.rng.bool()).then(|| self.rng.usize(0..shares));
-        let max = self.ground.bounds.max_bytes;
-        let bytes = match self.rng.u8(0..64) {
-            _ if max == 0 => 0,
-            0 => max + 1,
-            1 => self.rng.u64(0..=max),
-            2..32 => self.rng.u64(0..=max / 16),
-            _ => 0,
-        };
-        Holding { partition: named.or(self.inherited), bytes }
-    }
-
-    /// Any priority, and now and then a deadline that is about to pass.
-    fn spec<'a>(rng: &mut Rng, ground: &'a Ground, holding: Holding) -> JobSpec<'a> {
+    /// Any priority, a partition and bytes if there are, and now and then a deadline that is about
+    /// to pass; and what a job with it will hold.
+    fn spec<'a>(&mut self, ground: &'a Ground) -> (JobSpec<'a>, Holding) {
         const PRIORITIES: [Priority; 4] =
             [Priority::Low, Priority::Normal, Priority::High, Priority::Critical];
-        let mut spec = ground.spec(holding);
+        let (rng, shares, max) =
+            (&mut self.rng, ground.bounds.shares.len(), ground.bounds.max_bytes);
+        let partition = (shares > 0 && rng.bool()).then(|| rng.usize(0..shares));
+        let bytes = match rng.u8(0..64) {
+            _ if max == 0 => 0,
+            0 => max + 1,
+            1 => rng.u64(0..=max / 2),
+            2..32 => rng.u64(0..=max / 16),
+            _ => 0,
+        };
+        let mut spec = ground.spec(Holding { partition, bytes });
         if rng.bool() {
             spec = spec.priority(PRIORITIES[rng.usize(0..PRIORITIES.len())]);
         }
         if rng.u8(0..8) == 0 {
             spec = spec.timeout(Duration::from_micros(rng.u64(0..200)));
         }
-        spec
+        (spec, Holding { partition: partition.or(self.inherited), bytes })
     }
 
     // ── The ways to submit ──────────────────────────────────────────────────────────────────
 
-    /// One job, in one of the ways there are; its handle, unless detached or refused.
-    fn submit(&mut self) -> Option<Kept> {
-        let (ground, holding) = (self.ground.clone(), self.holding());
-        let spec = Self::spec(&mut self.rng, &ground, holding);
+    /// Jobs in one of the ways there are; the handles of those that are neither detached nor
+    /// refused.
+    fn submit(&mut self) -> Vec<Kept> {
+        let ground = self.ground.clone();
+        let (spec, holding) = self.spec(&ground);
         let ways = if self.everything { 16 } else { 8 };
         match self.rng.u8(0..ways) {
-            0 => self.spawn(spec, holding),
-            1 => self.reserve(spec, holding),
-            8..12 => self.wait(spec, holding),
-            12 => self.reserve_many(spec, holding),
+            0 => {
+                let (body, record) = self.body(holding, Manners::Any);
+                let answer = spec.try_spawn(move || std::mem::forget(body()));
+                self.counted(answer, &record);
+                Vec::new()
+            }
+            1 => {
+                let permit = spec.try_reserve().map(|permit| vec![permit]);
+                self.use_permits(permit, holding)
+            }
+            2 if self.everything => {
+                let permits = spec.try_reserve_many(self.rng.usize(0..5));
+                self.use_permits(permits, holding)
+            }
+            8.. => self.wait(spec, holding).into_iter().collect(),
             _ => {
                 let (body, record) = self.body(holding, Manners::Any);
                 let answer = spec.try_submit(body);
-                self.answered(answer, record)
+                self.kept(answer, record).into_iter().collect()
             }
         }
     }
 
-    fn spawn(&mut self, spec: JobSpec<'_>, holding: Holding) -> Option<Kept> {
+    /// Uses most of the permits, if there are some.
+    fn use_permits(
+        &mut self,
+        permits: Result<Vec<Permit>, Refusal>,
+        holding: Holding,
+    ) -> Vec<Kept> {
+        let Ok(permits) = permits else {
+            self.all.reserves_refused.fetch_add(1, SeqCst);
+            return Vec::new();
+        };
+        permits.iter().for_each(|_| self.all.enter(holding));
+        self.all.see(&self.ground);
+        let mut kept = Vec::new();
+        for permit in permits {
+            self.all.strike(holding);
+            if self.rng.u8(0..4) == 0 {
+                drop(permit);
+                continue;
+            }
+            let (body, record) = self.body(holding, Manners::Any);
+            let answer = permit.submit(body);
+            kept.extend(self.kept(answer, record));
+        }
+        kept
+    }
+
+    /// Waits for a slot, or gives up waiting. In a body, nobody may wait for one.
+    fn wait(&mut self, spec: JobSpec<'_>, holding: Holding) -> Option<Kept> {
         let (body, record) = self.body(holding, Manners::Any);
-        let answer = spec.try_spawn(move || std::mem::forget(body()));
-        self.counted(answer, &record);
+        let answer = match self.rng.u8(0..4) {
+            0 => spec.submit_blocking(body),
+            1 => spec.submit_timeout(body, Duration::from_micros(self.rng.u64(0..300))),
+            2 if weirpool::context().is_none() => pollster::block_on(spec.submit(body)),
+            _ => {
+                let mut submit = spec.submit(body);
+                let mut polls = (0..self.rng.u8(0..4)).map(|_| {
+                    thread::yield_now();
+                    poll(&mut submit)
+                });
+                match polls.find(Poll::is_ready) {
+                    Some(Poll::Ready(answer)) => answer,
+                    _ => {
+                        drop(submit);
+                        self.all.given_up.fetch_add(1, SeqCst);
+                        let stage = record.stage.load(SeqCst);
+                        let unrun = stage == stage::DROPPED_UNRUN;
+                        self.all.check(unrun, format_args!("given up, but in stage {stage}"));
+                        return None;
+                    }
+                }
+            }
+        };
+        self.kept(answer, record)
+    }
+
+    /// Some jobs that borrow from this function.
+    fn scope(&mut self) {
+        let (ground, jobs) = (self.ground.clone(), self.rng.usize(1..=3));
+        let mut runs = vec![0_u8; jobs];
+        let records: Vec<_> = ground.pool.scope(|scope| {
+            let submit = |runs| self.submit_to_scope(&ground, scope, runs);
+            runs.iter_mut().map(submit).collect()
+        });
+        for (record, runs) in records.iter().zip(runs) {
+            let expected = if runs == 0 { stage::DROPPED_UNRUN } else { stage::DROPPED_AFTER_RUN };
+            let stage = record.stage.load(SeqCst);
+            let right = runs <= 1 && stage == expected;
+            self.all.check(right, format_args!("{runs} runs in a scope, but in stage {stage}"));
+        }
+    }
+
+    fn submit_to_scope<'scope>(
+        &mut self,
+        ground: &Ground,
+        scope: &'scope Scope<'scope, '_>,
+        runs: &'scope mut u8,
+    ) -> Arc<Record> {
+        let (spec, holding) = self.spec(ground);
+        // A panic that nobody takes would be the scope's.
+        let (body, record) = self.body(holding, Manners::NeverPanics);
+        let answer = scope.try_submit_with(spec, move || {
+            *runs += 1;
+            body()
+        });
+        if let Some(handle) = self.counted(answer, &record) {
+            match self.rng.u8(0..4) {
+                0 => drop(handle),
+                1 => self.note_cancel(handle.cancel(), &record),
+                _ => self.settle(handle.join(), &record),
+            }
+        }
+        record
+    }
+
+    // ── The answers ─────────────────────────────────────────────────────────────────────────
+
+    fn kept<F: FnOnce() -> Answer>(
+        &mut self,
+        answer: Result<JobHandle<Answer>, Rejected<F>>,
+        record: Arc<Record>,
+    ) -> Option<Kept> {
+        let handle = self.counted(answer, &record)?;
+        Some(Kept { record, handle })
+    }
+
+    /// Counts the door's answer. Some of what was refused is run by this thread.
+    fn counted<T, F: FnOnce() -> R, R>(
+        &mut self,
+        answer: Result<T, Rejected<F>>,
+        record: &Record,
+    ) -> Option<T> {
+        let refused = match answer {
+            Ok(accepted) => {
+                self.all.accepted.fetch_add(1, SeqCst);
+                record.note_accepted(&self.all);
+                return Some(accepted);
+            }
+            Err(refused) => refused,
+        };
+        self.all.refused.fetch_add(1, SeqCst);
+        record.note_refused();
+        let reason = refused.reason();
+        let known = match reason {
+            Reason::Full | Reason::Deadline => true,
+            Reason::Partition | Reason::Bytes => self.everything,
+            _ => false,
+        };
+        self.all.check(known, format_args!("refused for {reason:?}"));
+        if self.rng.u8(0..32) == 0 {
+            self.all.run_here.fetch_add(1, SeqCst);
+            let here = AssertUnwindSafe(|| std::mem::forget(refused.run_here()));
+            drop(catch_unwind(here));
+        }
         None
     }
 
-    fn reserve(&mut self, spec: JobSpec<'_>, holding: Holding) -> Option<Kept> {
-        match spec.try_reserve() {
-            Ok(permit) => {
-                self.all.enter(holding);
-                let kept = self.rng.u8(0..4) != 0;
-                self.all.strike(holding);
-                kept.then(|| {
-                    let (body, record) = self.body(holding, Manners::Any);
-                    let answer = permit.submit(body);
-                    self.answered(answer, record)
-                })?
-            }
-            Err(_) => {
-                self.all.reserves_refused.fetch_add(1, SeqCst);
+    /// Waits for a job's outcome; in a body that may mean to run it in place.
+    fn join(&self, kept: Kept) {
+        let outcome = if weirpool::context().is_some() {
+            Ok(kept.handle.join())
+        } else {
+            kept.handle.join_timeout(PATIENCE)
+        };
+        match outcome {
+            Ok(outcome) => self.settle(outcome, &kept.record),
+            Err(handle) => self.all.violation(format_args!("never resolved: {handle:?}")),
+        }
+    }
+
+    /// Asks once for the outcome, as a runtime would, and keeps the handle if there is none yet.
+    fn poll(&self, mut kept: Kept) -> Option<Kept> {
+        match poll(&mut kept.handle) {
+            Poll::Pending => Some(kept),
+            Poll::Ready(outcome) => {
+                self.settle(outcome, &kept.record);
                 None
             }
         }
     }
+
+    /// Compares a job's outcome with what its closure went through.
+    fn settle(&self, outcome: Result<Answer, JobError>, record: &Record) {
+        let ran = match outcome {
+            Ok(answer) => {
+                std::mem::forget(answer);
+                true
+            }
+            Err(JobError::Panicked(_)) => true,
+            Err(JobError::Cancelled) => false,
+            Err(JobError::Shed(ShedReason::Deadline | ShedReason::Displaced)) => false,
+            Err(other) => {
+                return self.all.violation(format_args!("no cause for this: {other}"));
+            }
+        };
+        let expected = if ran { stage::DROPPED_AFTER_RUN } else { stage::DROPPED_UNRUN };
+        let stage = record.stage.load(SeqCst);
+        self.all.check(stage == expected, format_args!("ran: {ran}, but in stage {stage}"));
+    }
+
+    fn cancel(&self, kept: &Kept) {
+        self.note_cancel(kept.handle.cancel(), &kept.record);
+    }
+
+    fn note_cancel(&self, won: bool, record: &Record) {
+        if won {
+            self.all.cancels_won.fetch_add(1, SeqCst);
+            let stage = record.stage.load(SeqCst);
+            let unrun = stage == stage::DROPPED_UNRUN;
+            self.all.check(unrun, format_args!("cancelled, but in stage {stage}"));
+        }
+    }
+
+    /// Submits until `end`, keeps some handles for a while, and settles them all.
+    pub(crate) fn run(mut self, end: Instant) {
+        let mut kept = VecDeque::new();
+        while Instant::now() < end {
+            if self.everything && self.rng.u8(0..32) == 0 {
+                self.scope();
+            }
+            let submitted = self.submit();
+            self.all.see(&self.ground);
+            if submitted.is_empty() && self.rng.bool() {
+                // Most often it is full; too many tries in a row only keep the workers from it.
+                thread::yield_now();
+            }
+            kept.extend(submitted);
+            if kept.is_empty() {
+                continue;
+            }
+            let which = self.rng.usize(0..kept.len());
+            match self.rng.u8(0..16) {
+                0..3 => self.cancel(&kept[which]),
+                3..5 => drop(kept.swap_remove_back(which)),
+                5 => {
+                    let polled = kept.swap_remove_back(which).and_then(|kept| self.poll(kept));
+                    kept.extend(polled);
+                }
+                _ => {}
+            }
+            while kept.len() > HANDLES_KEPT {
+                kept.pop_front().into_iter().for_each(|oldest| self.join(oldest));
+            }
+        }
+        kept.into_iter().for_each(|kept| self.join(kept));
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -138,12 +138,12 @@ impl Ledger {
     /// Takes `count` slots for permits, all or none; for each, [`redeem`](Self::redeem) or
     /// [`cancel_permit`](Self::cancel_permit) is owed, once.
     pub(crate) fn reserve(&self, claim: Claim, count: usize) -> Result<(), NoSlot> {
+        if count == 0 {
+            return if self.word().is_closed() { Err(NoSlot::Closed) } else { Ok(()) };
+        }
         if claim.holding.is_plain() {
             // One step for all, so that nobody sees a part of it.
             return self.take_for(claim, Holder::Permit, count as u64);
-        }
-        if self.word().is_closed() {
-            return Err(NoSlot::Closed);
         }
         for taken in 0..count {
             if let Err(no_slot) = self.take_for(claim, Holder::Permit, 1) {
