@@ -78,15 +78,20 @@ pub fn pool(workers: usize, capacity: usize) -> Pool {
     builder(workers, capacity).build().unwrap()
 }
 
-/// A pool whose workers have fallen asleep. Not explored: the models that begin with
-/// [`pool`] have the workers' first steps in them.
-pub fn resting_pool(workers: usize, capacity: usize) -> Pool {
+/// Calls `f` and lets every other thread run until it blocks, all in one order: so begins a model
+/// that is about what comes later.
+pub fn unexplored<R>(f: impl FnOnce() -> R) -> R {
     loom::stop_exploring();
-    let pool = pool(workers, capacity);
-    // Lets every other thread run until it blocks.
+    let result = f();
     loom::thread::yield_now();
     loom::explore();
-    pool
+    result
+}
+
+/// A pool whose workers have fallen asleep. The models that begin with [`pool`] have the workers'
+/// first steps in them.
+pub fn resting_pool(workers: usize, capacity: usize) -> Pool {
+    unexplored(|| pool(workers, capacity))
 }
 
 /// Drains the pool and checks that all adds up. Not explored: it ends a model that is about

@@ -1,7 +1,9 @@
 //! The pool as its users see it: who owns a slot, how long, and what comes back with it.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, Ghost, Payload, Seen, Signal, against, builder, explore, finish, pool};
+use loom_tests::{
+    AtLeast, Ghost, Payload, Seen, Signal, against, builder, explore, finish, pool, resting_pool,
+};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,6 +204,31 @@ fn cancel_against_dequeue() {
         check_end(seen, &ran, result);
         assert_eq!(pool.in_flight(), 0, "the only slot is free");
         finish_with_another(pool, &payload);
+    });
+}
+
+/// One thread cancels while another waits for nothing but the slot: by the time that has it, the
+/// closure is gone.
+#[test]
+fn a_cancelled_closure_goes_before_its_slot() {
+    let must_see = ["ran", "cancelled", "next got in", "next was refused"];
+    explore("slots: cancel, reserve", Some(2), AtLeast(1_000), &must_see, |seen| {
+        let pool = resting_pool(1, 1);
+        let (payload, ran) = (Arc::new(Payload::default()), Arc::new(Ghost::default()));
+        let handle = captured_job(&pool, &payload, &ran);
+        let canceller = handle.canceller();
+        let (next, cancelled) = against(
+            || {
+                let permit = pool.try_reserve().ok();
+                permit.is_some().then(|| payload.capture());
+                permit
+            },
+            move || canceller.cancel(),
+        );
+        seen.note(if next.is_some() { "next got in" } else { "next was refused" });
+        drop(next);
+        finish(pool, 1);
+        assert_eq!(check_end(seen, &ran, handle.join()), !cancelled);
     });
 }
 

@@ -16,7 +16,7 @@ const PLAIN: fn() -> Claim = || Claim::new(Priority::Normal, None, 0);
 fn return_against_wait() {
     explore("waiters: return, wait", None, AtLeast(20), &[], |_| {
         let ledger = Ledger::new(1, 0);
-        let held = ledger.take(false).ok().expect("room");
+        let held = ledger.take(false).expect("room");
         let waiter = {
             let ledger = ledger.clone();
             thread::spawn(move || drop(ledger.wait(PLAIN()).expect("not closed")))
@@ -32,7 +32,7 @@ fn return_against_wait() {
 fn a_grant_is_passed_on_by_whoever_gives_up() {
     explore("waiters: give up", Some(3), AtLeast(500), &[], |_| {
         let ledger = Ledger::new(1, 0);
-        let held = ledger.take(false).ok().expect("room");
+        let held = ledger.take(false).expect("room");
         let fickle = {
             let ledger = ledger.clone();
             thread::spawn(move || ledger.wait_briefly(PLAIN()))
@@ -54,7 +54,7 @@ fn closing_lets_every_waiter_go() {
     let must_see = ["served", "let go"];
     explore("waiters: close", Some(3), AtLeast(500), &must_see, |seen| {
         let ledger = Ledger::new(1, 0);
-        let held = ledger.take(false).ok().expect("room");
+        let held = ledger.take(false).expect("room");
         let waiter = {
             let ledger = ledger.clone();
             thread::spawn(move || ledger.wait(PLAIN()).is_some())
@@ -77,7 +77,7 @@ fn a_return_beside_the_word_wakes_too() {
     ] {
         explore(name, Some(3), AtLeast(50), &[], move |_| {
             let ledger = Ledger::divided(4, 0, &[Partition::new().max(1)], Some(10));
-            let held = ledger.take_as(claim).ok().expect("room");
+            let held = ledger.take_as(claim).expect("room");
             let waiter = {
                 let ledger = ledger.clone();
                 thread::spawn(move || drop(ledger.wait(claim).expect("not closed")))
@@ -95,7 +95,7 @@ fn a_return_beside_the_word_wakes_too() {
 fn a_rollback_wakes_who_waits() {
     explore("waiters: rollback", Some(3), AtLeast(50), &[], |_| {
         let ledger = Ledger::divided(2, 0, &[], Some(10));
-        let held = ledger.take_as(Claim::new(Priority::Normal, None, 10)).ok().expect("room");
+        let held = ledger.take_as(Claim::new(Priority::Normal, None, 10)).expect("room");
         let large = {
             let ledger = ledger.clone();
             thread::spawn(move || {
