@@ -4,17 +4,18 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use common::{
-    Peak, assert_at_rest, fail_quietly, occupy, on_drop, poll, race, recv, rounds, watchdog,
+    Count, Peak, assert_at_rest, counting_waker, fail_quietly, occupy, on_drop, poll, race, recv,
+    rounds, watchdog,
 };
 use weirpool::test::ManualClock;
 use weirpool::{
     BuildError, Builder, Clock, JobHandle, JobSpec, Partition, PartitionId, Permit, Pool, Priority,
-    Reason, Rejected, Shutdown,
+    Reason, Rejected, Shutdown, Submit,
 };
 
 fn builder(workers: usize, capacity: usize) -> Builder {
@@ -113,6 +114,14 @@ fn the_critical_reserve_is_of_the_common_part() {
     check("critical meets a maximum", &pool, &[("b", CRITICAL, 4, Max), ("", NORMAL, 1, Full)]);
 }
 
+/// What one job asks for.
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    at: Option<usize>,
+    bytes: u64,
+    priority: Priority,
+}
+
 /// What the contract says, in the plainest way.
 struct Model {
     capacity: usize,
@@ -125,49 +134,65 @@ struct Model {
 }
 
 impl Model {
-    fn admit(&mut self, at: Option<usize>, critical: bool, bytes: u64) -> Result<(), Reason> {
-        let shares: usize = self.partitions.iter().map(|partition| partition.0).sum();
-        let above: usize =
-            self.partitions.iter().map(|(share, _, used)| used.saturating_sub(*share)).sum();
-        let reserve = if critical { 0 } else { self.critical_reserve };
-        let has_common = self.outside + above < self.capacity - shares - reserve;
-        let has_slot = match at.map(|at| self.partitions[at]) {
-            Some((_, max, used)) if used >= max => return Err(Reason::Partition),
-            Some((share, _, used)) => used < share || has_common,
-            None => has_common,
-        };
-        if self.bytes + bytes > self.max_bytes {
-            return Err(Reason::Bytes);
-        }
-        if !has_slot {
-            return Err(Reason::Full);
-        }
-        *at.map_or(&mut self.outside, |at| &mut self.partitions[at].2) += 1;
-        self.bytes += bytes;
-        Ok(())
+    fn shares(&self) -> usize {
+        self.partitions.iter().map(|(share, ..)| share).sum()
     }
 
-    fn leave(&mut self, at: Option<usize>, bytes: u64) {
-        *at.map_or(&mut self.outside, |at| &mut self.partitions[at].2) -= 1;
-        self.bytes -= bytes;
+    /// Slots of the common part that are taken.
+    fn common(&self) -> usize {
+        let above = self.partitions.iter().map(|(share, _, used)| used.saturating_sub(*share));
+        self.outside + above.sum::<usize>()
     }
 
     fn in_flight(&self) -> usize {
-        self.outside + self.partitions.iter().map(|partition| partition.2).sum::<usize>()
+        self.outside + self.partitions.iter().map(|(.., used)| used).sum::<usize>()
+    }
+
+    /// More is taken and reserved than there is, after the capacity was lowered.
+    fn is_over(&self) -> bool {
+        self.shares() + self.common() >= self.capacity
+    }
+
+    fn judge(&self, want: Want) -> Result<(), Reason> {
+        let reserve = if want.priority == CRITICAL { 0 } else { self.critical_reserve };
+        let has_common = self.shares() + self.common() + reserve < self.capacity;
+        let has_slot = match want.at.map(|at| self.partitions[at]) {
+            Some((_, max, used)) if used >= max => return Err(Reason::Partition),
+            Some((share, _, used)) if used < share => self.in_flight() < self.capacity,
+            _ => has_common,
+        };
+        if self.bytes + want.bytes > self.max_bytes {
+            return Err(Reason::Bytes);
+        }
+        if has_slot { Ok(()) } else { Err(Reason::Full) }
+    }
+
+    fn used(&mut self, want: Want) -> &mut usize {
+        want.at.map_or(&mut self.outside, |at| &mut self.partitions[at].2)
+    }
+
+    fn enter(&mut self, want: Want) {
+        *self.used(want) += 1;
+        self.bytes += want.bytes;
+    }
+
+    fn leave(&mut self, want: Want) {
+        *self.used(want) -= 1;
+        self.bytes -= want.bytes;
     }
 }
 
 enum Held {
     Permit(Permit),
     Job(JobHandle<()>),
+    /// Not yet used.
+    Grant(Submit<fn(), ()>),
 }
 
-/// What holds a slot, and which.
-struct Holder {
-    held: Held,
-    at: Option<usize>,
-    bytes: u64,
-    priority: Priority,
+struct Waiting {
+    submit: Submit<fn(), ()>,
+    wakes: Count,
+    want: Want,
 }
 
 /// A pool whose only worker is busy, and what the model thinks of it.
@@ -175,7 +200,9 @@ struct Trial {
     pool: Pool,
     ids: [PartitionId; 3],
     model: Model,
-    holders: Vec<Holder>,
+    holders: Vec<(Held, Want)>,
+    /// In the order in which they came.
+    line: Vec<Waiting>,
     random: fastrand::Rng,
 }
 
@@ -199,82 +226,186 @@ impl Trial {
         let ids = names.map(|name| pool.partition(name).unwrap());
         let model =
             Model { capacity, critical_reserve, max_bytes: 40, partitions, outside: 1, bytes: 0 };
-        Self { pool, ids, model, holders: Vec::new(), random }
+        Self { pool, ids, model, holders: Vec::new(), line: Vec::new(), random }
     }
 
+    fn step(&mut self) {
+        match self.random.u8(0..16) {
+            0..=4 if !self.holders.is_empty() => self.release(),
+            0..=9 => self.ask(),
+            10..=12 if self.line.len() < 12 => self.wait(),
+            13 | 14 if !self.line.is_empty() => {
+                let at = self.random.usize(..self.line.len());
+                drop(self.line.remove(at));
+            }
+            15 => self.resize(),
+            _ => (),
+        }
+        self.note_grants();
+        let now = self.pool.snapshot();
+        assert_eq!((now.in_flight, now.bytes), (self.model.in_flight(), self.model.bytes));
+    }
+
+    fn resize(&mut self) {
+        self.model.capacity = self.random.usize(1..16);
+        self.pool.set_capacity(self.model.capacity);
+    }
+
+    /// Ends the hold of somebody; a grant may also be used.
     fn release(&mut self) {
         let at = self.random.usize(..self.holders.len());
-        let Holder { held, at, bytes, .. } = self.holders.swap_remove(at);
+        let (held, want) = self.holders.swap_remove(at);
         match held {
             Held::Permit(permit) => drop(permit),
             Held::Job(job) => assert!(job.cancel()),
+            Held::Grant(mut submit) => {
+                if self.random.bool() {
+                    let Poll::Ready(job) = poll(&mut submit, Waker::noop()) else {
+                        panic!("it was woken for nothing")
+                    };
+                    self.holders.push((Held::Job(job.unwrap()), want));
+                    return;
+                }
+            }
         }
-        self.model.leave(at, bytes);
+        self.model.leave(want);
+    }
+
+    fn want(&mut self) -> Want {
+        let lanes = [Priority::Low, NORMAL, Priority::High, CRITICAL, CRITICAL];
+        let at = [None, Some(0), Some(1), Some(2)][self.random.usize(0..4)];
+        Want { at, bytes: self.random.u64(0..12), priority: lanes[self.random.usize(0..5)] }
+    }
+
+    fn spec(&self, want: Want) -> JobSpec<'_> {
+        let spec = self.pool.job().priority(want.priority).bytes(want.bytes);
+        want.at.map_or(spec, |at| spec.partition(self.ids[at]))
     }
 
     fn ask(&mut self) {
-        let lanes = [Priority::Low, NORMAL, Priority::High, CRITICAL, CRITICAL];
-        let at = [None, Some(0), Some(1), Some(2)][self.random.usize(0..4)];
-        let (bytes, priority) = (self.random.u64(0..12), lanes[self.random.usize(0..5)]);
-        let spec = self.pool.job().priority(priority).bytes(bytes);
-        let spec = at.map_or(spec, |at| spec.partition(self.ids[at]));
+        let want = self.want();
+        let (way, spec) = (self.random.u8(0..3), self.spec(want));
         // Whether a permit displaces is left open.
-        let answer = match self.random.u8(0..3) {
-            0 if priority != CRITICAL => spec.try_reserve().map(Held::Permit),
-            1 if priority != CRITICAL => {
+        let answer = match way {
+            0 if want.priority != CRITICAL => spec.try_reserve().map(Held::Permit),
+            1 if want.priority != CRITICAL => {
                 spec.try_reserve().map(|permit| Held::Job(permit.submit(|| ()).unwrap()))
             }
             _ => spec.try_submit(|| ()).map(Held::Job).map_err(|no| no.refusal()),
         };
-        let answer = answer.map_err(|refusal| refusal.reason());
-        let mut expected = self.model.admit(at, priority == CRITICAL, bytes);
-        if expected == Err(Reason::Full) && priority == CRITICAL && self.gives_way(at) {
-            expected = self.model.admit(at, true, bytes);
+        let refused = answer.as_ref().err().map(|refusal| refusal.reason());
+        match self.expected(want) {
+            Expected::Answer(reason) => assert_eq!(refused, reason, "{want:?}"),
+            Expected::BehindOthers => assert!(refused.is_some(), "it overtook: {want:?}"),
         }
-        assert_eq!(answer.as_ref().err(), expected.as_ref().err(), "{at:?}, {bytes}");
-        self.holders.extend(answer.ok().map(|held| Holder { held, at, bytes, priority }));
+        if let Ok(held) = answer {
+            self.model.enter(want);
+            self.holders.push((held, want));
+        }
     }
 
-    /// Whether somebody had to give way to a critical job of that partition; then, whoever did has left the model.
-    fn gives_way(&mut self, at: Option<usize>) -> bool {
-        let has_common_slot = |of: Option<usize>| {
-            of.map(|of| self.model.partitions[of]).is_none_or(|(share, _, used)| used > share)
+    fn wait(&mut self) {
+        let want = self.want();
+        let (waker, wakes) = counting_waker();
+        let mut submit = self.spec(want).submit((|| ()) as fn());
+        let answer = poll(&mut submit, &waker);
+        let at_once = matches!(self.expected(want), Expected::Answer(None));
+        assert_eq!(answer.is_ready(), at_once, "{want:?}");
+        match answer {
+            Poll::Pending => self.line.push(Waiting { submit, wakes, want }),
+            Poll::Ready(job) => {
+                self.model.enter(want);
+                self.holders.push((Held::Job(job.unwrap()), want));
+            }
+        }
+    }
+
+    /// What the answer to a job that was just asked for had to be. If one had to give way to it, that has left the model.
+    fn expected(&mut self, want: Want) -> Expected {
+        let before = |other: &Want| other.at == want.at && other.priority >= want.priority;
+        if self.line.iter().any(|waiting| before(&waiting.want)) {
+            return Expected::BehindOthers;
+        }
+        let reason = self.model.judge(want).err();
+        let displaces = reason == Some(Reason::Full) && want.priority == CRITICAL;
+        if displaces && self.one_gave_way(want) {
+            return Expected::Answer(None);
+        }
+        Expected::Answer(reason)
+    }
+
+    /// Whether somebody had to give way to this one; then exactly one did, and has left the model.
+    fn one_gave_way(&mut self, to: Want) -> bool {
+        let has_common_slot = |of: Want| {
+            of.at.map(|of| self.model.partitions[of]).is_none_or(|(share, _, used)| used > share)
         };
-        let may = |holder: &&Holder| {
-            matches!(holder.held, Held::Job(_))
-                && holder.priority < Priority::High
-                && (holder.at == at || has_common_slot(holder.at))
+        let may = |(held, want): &&(Held, Want)| {
+            matches!(held, Held::Job(_))
+                && want.priority < Priority::High
+                && (want.at == to.at || has_common_slot(*want))
         };
-        let Some(lowest) = self.holders.iter().filter(may).map(|holder| holder.priority).min()
-        else {
-            return false;
-        };
-        let gone = |holder: &Holder| matches!(&holder.held, Held::Job(job) if job.is_finished());
+        let lowest = self.holders.iter().filter(may).map(|(_, want)| want.priority).min();
+        let gone = |(held, _): &(Held, Want)| matches!(held, Held::Job(job) if job.is_finished());
         let gone: Vec<_> = (0..self.holders.len()).filter(|&at| gone(&self.holders[at])).collect();
-        assert_eq!(gone.len(), 1, "one gives way to one");
-        assert!(may(&&self.holders[gone[0]]) && self.holders[gone[0]].priority == lowest);
-        let victim = self.holders.swap_remove(gone[0]);
-        self.model.leave(victim.at, victim.bytes);
+        assert_eq!(gone.len(), usize::from(lowest.is_some()), "one gives way to one");
+        let Some(lowest) = lowest else { return false };
+        assert!(may(&&self.holders[gone[0]]) && self.holders[gone[0]].1.priority == lowest);
+        let (_, victim) = self.holders.swap_remove(gone[0]);
+        self.model.leave(victim);
+        assert!(self.model.is_over() || self.model.judge(to).is_ok(), "{victim:?}, {to:?}");
         true
+    }
+
+    /// Those who were woken have a slot; those who were not could not have had one.
+    fn note_grants(&mut self) {
+        let mut granted = Vec::new();
+        let mut at = 0;
+        while at < self.line.len() {
+            if self.line[at].wakes.get() == 0 {
+                at += 1;
+                continue;
+            }
+            let Waiting { submit, wakes, want } = self.line.remove(at);
+            assert_eq!(wakes.get(), 1, "one grant is one wake");
+            let kind = |other: &Want| (other.at, other.priority) == (want.at, want.priority);
+            let earlier = &self.line[..at];
+            assert!(!earlier.iter().any(|other| kind(&other.want)), "it overtook: {want:?}");
+            granted.push((Held::Grant(submit), want));
+        }
+        granted.sort_by_key(|(_, want)| std::cmp::Reverse(want.priority));
+        for (held, want) in granted {
+            assert_eq!(self.model.judge(want), Ok(()), "{want:?}");
+            self.model.enter(want);
+            self.holders.push((held, want));
+        }
+        for at in [None, Some(0), Some(1), Some(2)] {
+            let of_line = self.line.iter().filter(|waiting| waiting.want.at == at);
+            // Of the highest class, who came first.
+            if let Some(head) = of_line.rev().max_by_key(|waiting| waiting.want.priority) {
+                assert!(self.model.judge(head.want).is_err(), "it waits in vain: {:?}", head.want);
+            }
+        }
     }
 }
 
+enum Expected {
+    /// The reason of a refusal, if it is one.
+    Answer(Option<Reason>),
+    /// Somebody in the same partition and in the same class or a higher one waits already.
+    BehindOthers,
+}
+
 #[test]
-fn random_admissions_and_displacements_agree_with_a_plain_model() {
+fn random_admissions_displacements_and_waits_agree_with_a_plain_model() {
     let _watchdog = watchdog();
-    for seed in 0..rounds(100) as u64 {
+    for seed in 0..rounds(200) as u64 {
         let mut trial = Trial::new(fastrand::Rng::with_seed(seed));
         let pool = trial.pool.clone();
         let busy = occupy(&pool);
         for _ in 0..400 {
-            if trial.random.u8(0..5) < 2 && !trial.holders.is_empty() {
-                trial.release();
-            } else {
-                trial.ask();
-            }
-            let (now, model) = (pool.snapshot(), &trial.model);
-            assert_eq!((now.in_flight, now.bytes), (model.in_flight(), model.bytes));
+            trial.step();
         }
+        trial.line.clear();
         while !trial.holders.is_empty() {
             trial.release();
         }

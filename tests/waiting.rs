@@ -712,7 +712,7 @@ impl Crowd {
         let (held, line) = (self.held.len(), self.line.len());
         match self.random.u32(0..8) {
             0 => self.held.extend(self.pool.try_submit(|| ())),
-            1..=3 => {
+            1..=3 if line < 40 => {
                 self.seen += 1;
                 let (submit, (waker, wakes)) =
                     (self.pool.submit((|| ()) as fn()), counting_waker());
@@ -770,13 +770,13 @@ fn slots_released_and_waiters_dropped_in_random_order_add_up_at_every_step() {
     let pool = Pool::new(1, 6).unwrap();
     let busy = occupy(&pool);
     let mut crowd = Crowd::new(&pool, 11);
-    for _ in 0..rounds(20_000) {
+    for _ in 0..rounds(60_000) {
         crowd.step();
         assert_quiet(&pool, 1, crowd.figures());
         // First come first served: nobody who waits came before one who was served.
         assert!(crowd.line.is_sorted_by_key(|waiter| !waiter.is_woken()));
     }
-    assert!(crowd.seen >= rounds(20_000) / 4);
+    assert!(crowd.seen >= rounds(60_000) / 10);
     crowd.cancel_all();
     busy.free();
     assert_all_slots_free(&pool);
@@ -785,7 +785,7 @@ fn slots_released_and_waiters_dropped_in_random_order_add_up_at_every_step() {
 #[test]
 fn thousands_of_waiters_on_many_threads_add_up_at_every_quiet_moment() {
     let _watchdog = watchdog();
-    let (threads, waves) = (4, rounds(40));
+    let (threads, waves) = (4, rounds(120));
     let pool = Pool::new(1, 8).unwrap();
     let busy = occupy(&pool);
     let (meet, totals) = (Rendezvous::new(threads + 1), Mutex::new((0, 0, 0)));
@@ -816,7 +816,7 @@ fn thousands_of_waiters_on_many_threads_add_up_at_every_quiet_moment() {
             meet.meet();
         }
     });
-    assert!(seen.load(SeqCst) >= waves * 200, "{seen:?} waiters");
+    assert!(seen.load(SeqCst) >= waves * threads * 200 / 10, "{seen:?} waiters");
     busy.free();
     assert_all_slots_free(&pool);
 }

@@ -214,7 +214,7 @@ fn cancel_against_take() {
 #[test]
 fn a_join_in_place_hides_no_other_job() {
     let must_see = ["joined in place", "stolen"];
-    explore("queues: join below the newest", Some(3), AtLeast(500), &must_see, |seen| {
+    explore("queues: join below the newest", Some(2), AtLeast(500), &must_see, |seen| {
         let (nest, shelf) = nest();
         let crew = Crew::new(1, Some(shelf));
         let peer = {

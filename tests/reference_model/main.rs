@@ -11,23 +11,25 @@ mod ghost;
 mod model;
 mod sequential;
 
-use common::elsewhere;
+use common::{STEP, elsewhere};
 use game::{game, play_all};
 use model::shape;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sequential::{Sequential, step};
 
-fn config() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+/// So many times the usual number of cases.
+fn times(times: u32) -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: times * usual.cases, failure_persistence: None, ..usual }
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(times(6))]
 
     #[test]
     fn with_its_workers_held_a_pool_does_what_the_model_says(
-        shape in shape(1..3, 0..6),
+        shape in shape(1..3, 0..4),
         steps in vec(step(), 1..60),
     ) {
         let all = elsewhere(move || {
@@ -38,8 +40,13 @@ proptest! {
             }
             pool.finish();
         });
-        all.wait();
+        all.wait_for(2 * STEP);
     }
+
+}
+
+proptest! {
+    #![proptest_config(times(2))]
 
     #[test]
     fn whatever_several_threads_do_the_invariants_hold(game in game()) {

@@ -38,8 +38,9 @@ pub(crate) fn shape(
 ) -> impl Strategy<Value = Shape> {
     let share = (0_usize..3, 0_usize..4)
         .prop_map(|(reserved, above)| Share { reserved, max: (reserved + above).max(1) });
-    let max_bytes = proptest::option::of(1_u64..12);
-    (workers, common, 0_usize..3, vec(share, 0..3), max_bytes).prop_map(
+    let critical_reserve = prop_oneof![2 => Just(0), 1 => 1_usize..3];
+    let max_bytes = prop_oneof![2 => Just(None), 2 => (1_u64..6).prop_map(Some), 1 => (6_u64..12).prop_map(Some)];
+    (workers, common, critical_reserve, vec(share, 0..3), max_bytes).prop_map(
         |(workers, common, critical_reserve, partitions, max_bytes)| Shape {
             workers,
             common,

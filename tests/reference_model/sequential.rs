@@ -120,6 +120,11 @@ impl Waiter {
             _ => None,
         }
     }
+
+    /// Its line, and its rank there.
+    fn place(&self) -> (Option<usize>, Option<(Reverse<Priority>, usize)>) {
+        (self.want.partition, self.rank())
+    }
 }
 
 /// The door's answer, foretold.
@@ -252,26 +257,26 @@ impl Sequential {
 
     /// Grants slots to the heads of the lines, the first in rank first, until all are blocked.
     fn serve(&mut self) {
-        let mut blocked = Vec::new();
-        while let Some(head) = self.best_head(&blocked) {
-            let want = self.waiters[head].want;
-            match self.refusal_at_the_head(want) {
-                None => self.waiters[head].standing = Standing::Granted,
-                Some(_) => blocked.push(want.partition),
-            }
+        while let Some(head) = self.head_to_serve() {
+            self.waiters[head].standing = Standing::Granted;
         }
     }
 
     /// Of the heads of the lines that are not blocked, the first in rank.
-    fn best_head(&self, blocked: &[Option<usize>]) -> Option<usize> {
-        let is_open =
-            |waiter: &Waiter| waiter.rank().is_some() && !blocked.contains(&waiter.want.partition);
-        let open = (0..self.waiters.len()).filter(|at| is_open(&self.waiters[*at]));
-        open.min_by_key(|at| self.waiters[*at].rank())
-    }
-
-    fn refusal_at_the_head(&self, want: Want) -> Option<Reason> {
-        self.books().refusal(want, 1)
+    fn head_to_serve(&self) -> Option<usize> {
+        let mut blocked = Vec::new();
+        loop {
+            let is_open = |waiter: &Waiter| {
+                waiter.rank().is_some() && !blocked.contains(&waiter.want.partition)
+            };
+            let open = (0..self.waiters.len()).filter(|at| is_open(&self.waiters[*at]));
+            let head = open.min_by_key(|at| self.waiters[*at].rank())?;
+            let want = self.waiters[head].want;
+            if self.books().refusal(want, 1).is_none() {
+                return Some(head);
+            }
+            blocked.push(want.partition);
+        }
     }
 
     /// Writes down that the pool is closed.
@@ -551,8 +556,8 @@ impl Sequential {
     /// then begins anew.
     fn let_run(&mut self) {
         let Some(held) = self.held.take() else { return };
-        if !self.is_closed() {
-            self.permits.clear();
+        while let (false, Some(permit)) = (self.is_closed(), self.permits.pop()) {
+            drop(permit);
             self.serve();
         }
         held.free();
@@ -584,39 +589,34 @@ impl Sequential {
     /// In which order slots came back is not known, nor who was first among the heads of different
     /// lines; within a line it is.
     fn take_turns(&mut self) -> bool {
-        let mut blocked = Vec::new();
-        while let Some(head) = self.best_head(&blocked) {
-            let Waiter { want, wakes, .. } = &self.waiters[head];
-            if self.refusal_at_the_head(*want).is_none() {
-                eventually("a head that can be served is", || wakes.get() > 0);
-                break;
-            }
-            blocked.push(want.partition);
+        self.note_grants();
+        if self.head_to_serve().is_some() {
+            let is_served = |waiter: &Waiter| waiter.rank().is_some() && waiter.wakes.get() > 0;
+            eventually("a head that can be served is", || self.waiters.iter().any(is_served));
+            self.note_grants();
         }
-        let served: Vec<_> = (0..self.waiters.len())
-            .filter(|at| self.waiters[*at].wakes.get() > 0)
-            .map(|at| (self.waiters[at].want.partition, self.waiters[at].rank()))
-            .collect();
-        for waiter in &mut self.waiters {
-            let behind = |(line, rank): &(Option<usize>, _)| {
-                *line == waiter.want.partition && waiter.rank() < *rank
-            };
-            if waiter.rank().is_some() && served.iter().any(behind) {
-                eventually("first come, first served", || waiter.wakes.get() > 0);
-            }
-            if waiter.wakes.get() > 0 {
-                waiter.standing = Standing::Granted;
-            }
-        }
-        let (granted, others) = std::mem::take(&mut self.waiters)
+        let (granted, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiters)
             .into_iter()
             .partition(|waiter| waiter.standing == Standing::Granted);
         self.waiters = others;
-        let granted: Vec<Waiter> = granted;
         let any = !granted.is_empty();
         granted.into_iter().for_each(|waiter| self.poll(waiter));
         self.run_queued();
         any
+    }
+
+    /// Writes down who was woken, and that they were the first in their lines.
+    fn note_grants(&mut self) {
+        let woken = |waiter: &&Waiter| waiter.rank().is_some() && waiter.wakes.get() > 0;
+        let served: Vec<_> = self.waiters.iter().filter(woken).map(Waiter::place).collect();
+        for waiter in &mut self.waiters {
+            let (line, rank) = waiter.place();
+            if rank.is_some() && served.iter().any(|(other, last)| *other == line && rank <= *last)
+            {
+                eventually("first come, first served", || waiter.wakes.get() > 0);
+                waiter.standing = Standing::Granted;
+            }
+        }
     }
 
     fn shutdown(&mut self, how: Shutdown) {
