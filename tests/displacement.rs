@@ -214,6 +214,7 @@ fn the_reserved_slots_of_another_partition_are_left_alone() {
     assert!(of_a.iter().all(|job| !job.is_finished()), "those slots are reserved");
     assert_eq!(urgent.try_submit(|| ()).unwrap_err().reason(), Reason::Full);
     assert_eq!(urgent.partition(b).try_submit(|| ()).unwrap_err().reason(), Reason::Full);
+    assert!(of_a.iter().all(|job| !job.is_finished()), "nor was one ended for nothing");
     let in_share = [(); 2].map(|()| urgent.partition(a).try_submit(|| ()).expect("its own share"));
     of_a.into_iter().for_each(assert_displaced);
     assert_eq!(urgent.partition(a).try_submit(|| ()).unwrap_err().reason(), Reason::Full);

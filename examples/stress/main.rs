@@ -38,8 +38,8 @@ use weirpool::{Reason, ShedReason, Shutdown};
 /// After so long without any job ending, something hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often all pause in the course of a run.
-const PAUSES: u32 = 8;
+/// After so long all pause.
+const ROUND: Duration = Duration::from_millis(500);
 
 /// Runs `work` on a thread of its own, prints how it goes, and gives up when no job ends any more.
 fn supervise(ground: &Ground, all: &Ghosts, work: impl FnOnce() + Send + 'static) -> bool {
@@ -110,7 +110,14 @@ fn idle(ground: &Ground, all: &Ghosts, over: &AtomicBool) {
 }
 
 /// Load until `end`.
-fn load(ground: &Ground, all: &Arc<Ghosts>, options: &Options, seeds: &mut Rng, end: Instant) {
+fn load(
+    ground: &Ground,
+    all: &Arc<Ghosts>,
+    options: &Options,
+    seeds: &mut Rng,
+    resizing: bool,
+    end: Instant,
+) {
     let everything = !options.only_basics;
     let (over, mut resizes) = (AtomicBool::new(false), seeds.fork());
     thread::scope(|scope| {
@@ -122,8 +129,10 @@ fn load(ground: &Ground, all: &Arc<Ghosts>, options: &Options, seeds: &mut Rng, 
             })
             .collect();
         if everything {
-            scope.spawn(|| resize(ground, all, &mut resizes, &over));
             scope.spawn(|| idle(ground, all, &over));
+        }
+        if resizing {
+            scope.spawn(|| resize(ground, all, &mut resizes, &over));
         }
         for submitter in submitters {
             if submitter.join().is_err() {
@@ -150,10 +159,14 @@ fn stress(options: &Options, all: &Arc<Ghosts>) {
 
     let (own, ghosts, settings) = (ground.clone(), Arc::clone(all), options.clone());
     let finished = supervise(&ground, all, move || {
-        let (begun, whole) = (Instant::now(), Duration::from_secs(settings.seconds));
+        let end = Instant::now() + Duration::from_secs(settings.seconds);
         let mut seeds = Rng::with_seed(settings.seed);
-        for round in 1..=PAUSES {
-            load(&own, &ghosts, &settings, &mut seeds, begun + whole * round / PAUSES);
+        // A new capacity lets in whoever waits, and so would heal what was missed: in every other
+        // round there is none.
+        let resizing = [false, !settings.only_basics].into_iter().cycle();
+        for resizing in resizing.take_while(|_| Instant::now() < end) {
+            let pause = end.min(Instant::now() + ROUND);
+            load(&own, &ghosts, &settings, &mut seeds, resizing, pause);
             rest::check(&own, settings.workers, &ghosts);
         }
         print_summary(&settings, &own, &ghosts);
