@@ -220,7 +220,7 @@ fn check_partitions(
     capacity: usize,
     critical_reserve: usize,
 ) -> Result<(), BuildError> {
-    in_range("partition count", partitions.len(), 0..=MAX_PARTITIONS)?;
+    in_range("partition", partitions.len(), 0..=MAX_PARTITIONS)?;
     let mut left = capacity - critical_reserve;
     for (at, (name, partition)) in partitions.iter().enumerate() {
         if partitions[..at].iter().any(|(known, _)| known == name) {

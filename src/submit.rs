@@ -206,6 +206,8 @@ impl fmt::Debug for JobSpec<'_> {
             .field("priority", &self.priority)
             .field("deadline", &self.deadline)
             .field("timeout", &self.timeout)
+            .field("partition", &self.partition)
+            .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }
 }
