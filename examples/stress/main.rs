@@ -10,7 +10,7 @@
 //! changes the capacity, somebody waits for the pool to be idle, and a watcher looks at the bounds
 //! all the time.
 //!
-//! From time to time all of them pause, and at the end: then no job may be lost, no slot, no byte, no
+//! Every now and then all of them pause, and at the end: then no job may be lost, no slot, no byte, no
 //! thread. Each closure that was made was dropped once, each accepted job ended once, nothing is in
 //! flight, no bound was ever passed and each can be reached again, and all workers still run side by
 //! side. Exit code 1 and a message if not.
@@ -32,14 +32,30 @@ use fastrand::Rng;
 use ghosts::Ghosts;
 use ground::{Bounds, Ground};
 use options::{HELP, Options};
-use submitter::Submitter;
+use submitter::{Mix, Submitter};
 use weirpool::{Reason, ShedReason, Shutdown};
 
 /// After so long without any job ending, something hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What is done until the next pause.
+struct Round {
+    mix: Mix,
+    resizing: bool,
+}
+
+/// The basics, and what else there is. Many things let in whoever waits, and so heal what was missed:
+/// a new capacity everybody, the end of a job with bytes whoever waits in any partition. So there are
+/// rounds without them.
+const ROUNDS: [Round; 4] = [
+    Round { mix: Mix::Basics, resizing: false },
+    Round { mix: Mix::Undivided, resizing: false },
+    Round { mix: Mix::Everything, resizing: false },
+    Round { mix: Mix::Everything, resizing: true },
+];
+
 /// After so long all pause.
-const ROUND: Duration = Duration::from_millis(500);
+const ROUND: Duration = Duration::from_millis(300);
 
 /// Runs `work` on a thread of its own, prints how it goes, and gives up when no job ends any more.
 fn supervise(ground: &Ground, all: &Ghosts, work: impl FnOnce() + Send + 'static) -> bool {
@@ -113,25 +129,24 @@ fn idle(ground: &Ground, all: &Ghosts, over: &AtomicBool) {
 fn load(
     ground: &Ground,
     all: &Arc<Ghosts>,
-    options: &Options,
+    submitters: usize,
     seeds: &mut Rng,
-    resizing: bool,
+    round: &Round,
     end: Instant,
 ) {
-    let everything = !options.only_basics;
     let (over, mut resizes) = (AtomicBool::new(false), seeds.fork());
     thread::scope(|scope| {
-        let submitters: Vec<_> = (0..options.submitters)
+        let submitters: Vec<_> = (0..submitters)
             .map(|_| {
                 let (ground, all) = (ground.clone(), Arc::clone(all));
-                let submitter = Submitter::new(ground, all, seeds.fork(), everything);
+                let submitter = Submitter::new(ground, all, seeds.fork(), round.mix);
                 scope.spawn(move || submitter.run(end))
             })
             .collect();
-        if everything {
+        if round.mix > Mix::Basics {
             scope.spawn(|| idle(ground, all, &over));
         }
-        if resizing {
+        if round.resizing {
             scope.spawn(|| resize(ground, all, &mut resizes, &over));
         }
         for submitter in submitters {
@@ -161,12 +176,10 @@ fn stress(options: &Options, all: &Arc<Ghosts>) {
     let finished = supervise(&ground, all, move || {
         let end = Instant::now() + Duration::from_secs(settings.seconds);
         let mut seeds = Rng::with_seed(settings.seed);
-        // A new capacity lets in whoever waits, and so would heal what was missed: in every other
-        // round there is none.
-        let resizing = [false, !settings.only_basics].into_iter().cycle();
-        for resizing in resizing.take_while(|_| Instant::now() < end) {
+        let rounds = if settings.only_basics { &ROUNDS[..1] } else { &ROUNDS[1..] };
+        for round in rounds.iter().cycle().take_while(|_| Instant::now() < end) {
             let pause = end.min(Instant::now() + ROUND);
-            load(&own, &ghosts, &settings, &mut seeds, resizing, pause);
+            load(&own, &ghosts, settings.submitters, &mut seeds, round, pause);
             rest::check(&own, settings.workers, &ghosts);
         }
         print_summary(&settings, &own, &ghosts);

@@ -55,21 +55,31 @@ enum Manners {
     NeverPanics,
 }
 
+/// What is done, each with all of the one before.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+pub(crate) enum Mix {
+    /// Submit at any priority, join, cancel, reserve, nest.
+    Basics,
+    /// Wait for a slot, reserve many, borrow in a scope.
+    Undivided,
+    /// Use partitions and bytes.
+    Everything,
+}
+
 /// Something that submits: a thread, or a body.
 pub(crate) struct Submitter {
     ground: Ground,
     all: Arc<Ghosts>,
     rng: Rng,
-    /// Whether anything but the basics is done.
-    everything: bool,
+    mix: Mix,
     depth: u32,
     /// The partition of the body that this is, which its jobs inherit.
     inherited: Option<usize>,
 }
 
 impl Submitter {
-    pub(crate) fn new(ground: Ground, all: Arc<Ghosts>, rng: Rng, everything: bool) -> Self {
-        Self { ground, all, rng, everything, depth: 0, inherited: None }
+    pub(crate) fn new(ground: Ground, all: Arc<Ghosts>, rng: Rng, mix: Mix) -> Self {
+        Self { ground, all, rng, mix, depth: 0, inherited: None }
     }
 
     /// What is done in a body of a job that holds so much.
@@ -78,7 +88,7 @@ impl Submitter {
             ground: self.ground.clone(),
             all: Arc::clone(&self.all),
             rng: self.rng.fork(),
-            everything: self.everything,
+            mix: self.mix,
             depth: self.depth + 1,
             inherited: holding.partition,
         }
@@ -120,7 +130,7 @@ impl Submitter {
 
     /// Submits some children, and joins most of them, in some order.
     fn nest(&mut self) {
-        if self.everything && self.rng.u8(0..4) == 0 {
+        if self.mix > Mix::Basics && self.rng.u8(0..4) == 0 {
             return self.scope();
         }
         let mut children: Vec<_> = (0..self.rng.u8(1..=3)).flat_map(|_| self.submit()).collect();
@@ -141,9 +151,10 @@ impl Submitter {
             [Priority::Low, Priority::Normal, Priority::High, Priority::Critical];
         let (rng, shares, max) =
             (&mut self.rng, ground.bounds.shares.len(), ground.bounds.max_bytes);
-        let partition = (shares > 0 && rng.bool()).then(|| rng.usize(0..shares));
+        let divided = self.mix == Mix::Everything;
+        let partition = (divided && rng.bool()).then(|| rng.usize(0..shares));
         let bytes = match rng.u8(0..64) {
-            _ if max == 0 => 0,
+            _ if !divided => 0,
             0 => max + 1,
             1 => rng.u64(0..=max / 2),
             2..32 => rng.u64(0..=max / 16),
@@ -166,7 +177,7 @@ impl Submitter {
     fn submit(&mut self) -> Vec<Kept> {
         let ground = self.ground.clone();
         let (spec, holding) = self.spec(&ground);
-        let ways = if self.everything { 16 } else { 8 };
+        let ways = if self.mix == Mix::Basics { 8 } else { 16 };
         match self.rng.u8(0..ways) {
             0 => {
                 let (body, record) = self.body(holding, Manners::Any);
@@ -178,7 +189,7 @@ impl Submitter {
                 let permit = spec.try_reserve().map(|permit| vec![permit]);
                 self.use_permits(permit, holding)
             }
-            2 if self.everything => {
+            2 if self.mix > Mix::Basics => {
                 let permits = spec.try_reserve_many(self.rng.usize(0..5));
                 self.use_permits(permits, holding)
             }
@@ -315,7 +326,7 @@ impl Submitter {
         let reason = refused.reason();
         let known = match reason {
             Reason::Full | Reason::Deadline => true,
-            Reason::Partition | Reason::Bytes => self.everything,
+            Reason::Partition | Reason::Bytes => self.mix == Mix::Everything,
             _ => false,
         };
         self.all.check(known, format_args!("refused for {reason:?}"));
@@ -387,7 +398,7 @@ impl Submitter {
     pub(crate) fn run(mut self, end: Instant) {
         let mut kept = VecDeque::new();
         while Instant::now() < end {
-            if self.everything && self.rng.u8(0..32) == 0 {
+            if self.mix > Mix::Basics && self.rng.u8(0..32) == 0 {
                 self.scope();
             }
             let submitted = self.submit();
