@@ -535,13 +535,17 @@ impl<'a> Slot<'a> {
         let ledger = self.ledger;
         ledger.bytes.give_back(std::mem::replace(&mut self.holding.bytes, wanted.bytes));
         if self.holding.partition != wanted.partition {
-            if let Some(index) = self.holding.partition.take() {
-                // Out of its partition it is a common slot, if it was above the share.
-                let of_share = ledger.partitions[usize::from(index)].give_back() == Taken::OfShare;
-                if of_share && !ledger.commit_one_more() {
-                    self.give_back_uncommitted();
-                    return None;
+            if let Some(index) = self.holding.partition {
+                let partition = &ledger.partitions[usize::from(index)];
+                // Out of its partition it is a common slot, if it is above the share. If not, it must
+                // be committed before it leaves: else it would be in flight uncommitted for an instant.
+                if !partition.give_back_above_share() {
+                    if !ledger.commit_one_more() {
+                        return None;
+                    }
+                    ledger.leave_partition(index);
                 }
+                self.holding.partition = None;
             }
             if let Some(index) = wanted.partition {
                 if ledger.partitions[usize::from(index)].take()? == Taken::OfShare {
@@ -554,17 +558,6 @@ impl<'a> Slot<'a> {
         // Less may be held now than before.
         ledger.serve_waiters_if_any();
         Some(self)
-    }
-
-    /// Returns a slot that is no partition's any more and was never committed.
-    fn give_back_uncommitted(self) {
-        let (ledger, bytes) = (self.ledger, self.holding.bytes);
-        std::mem::forget(self);
-        let before = ledger.give_back_word(Holder::Job.amount(false));
-        ledger.give_back_bytes(bytes);
-        if before.is_watched() && before.jobs() == 1 {
-            ledger.ring_settled();
-        }
     }
 
     /// Returns the slot. True if that was the last job and somebody listens for its end: the caller

@@ -115,6 +115,15 @@ impl PartitionSlots {
             .ok()
     }
 
+    /// Returns one above the share, if there is one.
+    pub(crate) fn give_back_above_share(&self) -> bool {
+        self.used
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
+                (used > self.reserved).then(|| used - 1)
+            })
+            .is_ok()
+    }
+
     /// Returns one, and says which kind is free again.
     pub(crate) fn give_back(&self) -> Taken {
         let before = self.used.fetch_sub(1, Ordering::AcqRel);
