@@ -105,7 +105,11 @@ for patch in "$root"/loom-tests/faults/*.patch; do
         if ! $wanted; then continue; fi
     fi
     [[ -n $(header Fault "$patch") ]] || die "$patch has no line \"Fault: ...\""
-    [[ $(header Model "$patch") == *" "* ]] || die "$patch has no line \"Model: BINARY TEST\""
+    read -r binary test < <(header Model "$patch")
+    [[ -n ${test:-} ]] || die "$patch has no line \"Model: BINARY TEST\""
+    number=${patch##*/}
+    row="| ${number%%-*} | $(header Fault "$patch") | \`$binary\`: \`$test\` |"
+    grep -qxF "$row" "$root/loom-tests/README.md" || die "the README lacks the row: $row"
     patches+=("$patch")
 done
 ((${#patches[@]} > 0)) || die "no such fault"

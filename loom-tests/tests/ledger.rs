@@ -4,7 +4,8 @@
 use loom_tests::{AtLeast, Payload, against, explore};
 use std::sync::Arc;
 use weirpool::loom::thread;
-use weirpool::protocols::{Ledger, Slot};
+use weirpool::protocols::{Claim, Ledger, Slot};
+use weirpool::{Partition, Priority};
 
 /// One slot, three threads that take it, use it and return it.
 #[test]
@@ -36,6 +37,34 @@ fn a_slot_has_one_owner_and_its_return_is_seen_by_the_next() {
         }
         assert_eq!(ledger.in_flight(), 0);
     });
+}
+
+/// Slots for all, but bytes for one, or room for one in the partition: whoever gets in has it alone,
+/// and sees what its last owner did, which the word of the slots alone would not bring about.
+#[test]
+fn bytes_and_partitions_have_one_owner() {
+    for (name, claim) in [
+        ("ledger: bytes", Claim::new(Priority::Normal, None, 10)),
+        ("ledger: partition", Claim::new(Priority::Normal, Some(0), 0)),
+    ] {
+        explore(name, Some(3), AtLeast(100), &["one got in", "both got in"], move |seen| {
+            let ledger = Ledger::divided(2, 0, &[Partition::new().max(1)], Some(10));
+            let payload = Arc::new(Payload::default());
+            let take = move |ledger: Ledger, payload: Arc<Payload>| {
+                let slot = ledger.take_as(claim).ok();
+                if slot.is_some() {
+                    payload.touch();
+                }
+                usize::from(slot.is_some())
+            };
+            let (theirs, payloads) = (ledger.clone(), Arc::clone(&payload));
+            let (mine, theirs) =
+                against(|| take(ledger.clone(), payload), move || take(theirs, payloads));
+            seen.note(if mine + theirs == 2 { "both got in" } else { "one got in" });
+            assert!(mine + theirs >= 1, "a false refusal: nobody held any");
+            assert_eq!((ledger.in_flight(), ledger.bytes()), (0, 0));
+        });
+    }
 }
 
 /// Two slots, one kept for critical work: two others get one of them at most.

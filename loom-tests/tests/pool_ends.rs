@@ -3,8 +3,8 @@
 #![cfg(loom)]
 
 use loom_tests::{
-    AtLeast, Ghost, Seen, Signal, against, check_at_rest, explore, finish, pool, resting_pool,
-    unexplored,
+    AtLeast, Ghost, Payload, Seen, Signal, against, check_at_rest, explore, finish, pool,
+    resting_pool, unexplored,
 };
 use std::sync::Arc;
 use weirpool::loom;
@@ -275,22 +275,33 @@ fn a_permit_keeps_the_pool_open() {
     });
 }
 
-/// Two threads wait for the pool to be idle while its last job ends.
+/// Two threads wait for the pool to be idle while its last job ends; both find it ended, and one of
+/// them looks at what it did.
 #[test]
 fn wait_idle_against_the_last_end() {
     explore("ends: wait idle", Some(2), AtLeast(1_000), &[], |_| {
         let pool = pool(1, 1);
-        let ran = Arc::new(Ghost::default());
+        let (payload, ran) = (Arc::new(Payload::default()), Arc::new(Ghost::default()));
         {
-            let ran = Arc::clone(&ran);
-            assert!(pool.try_spawn(move || assert_eq!(ran.add(), 0)).is_ok());
+            let (payload, ran) = (Arc::clone(&payload), Arc::clone(&ran));
+            let job = move || {
+                payload.touch();
+                ran.add();
+            };
+            assert!(pool.try_spawn(job).is_ok());
         }
-        let (own, theirs) = (pool.clone(), Arc::clone(&ran));
-        let wait = |pool: &Pool, ran: &Ghost| {
-            pool.wait_idle();
-            assert_eq!(ran.get(), 1);
-        };
-        against(|| wait(&pool, &ran), move || wait(&own, &theirs));
+        let (own, rans) = (pool.clone(), Arc::clone(&ran));
+        against(
+            || {
+                pool.wait_idle();
+                assert_eq!(ran.get(), 1);
+                payload.touch();
+            },
+            move || {
+                own.wait_idle();
+                assert_eq!(rans.get(), 1);
+            },
+        );
         finish(pool, 1);
     });
 }

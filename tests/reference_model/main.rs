@@ -42,7 +42,6 @@ proptest! {
         });
         all.wait_for(2 * STEP);
     }
-
 }
 
 proptest! {
