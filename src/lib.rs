@@ -99,6 +99,7 @@ mod error;
 mod handle;
 mod job;
 mod observe;
+#[allow(dead_code)]
 mod policy;
 mod pool;
 mod priority;

@@ -24,6 +24,11 @@ impl MeanServiceTime {
         self.mean_ns += weight * (total_ns as f64 / jobs as f64 - self.mean_ns);
     }
 
+    /// How many jobs it is the mean of.
+    pub(crate) fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
     /// The mean in nanoseconds, none before the first job.
     pub(crate) fn mean_ns(&self) -> Option<u64> {
         (self.jobs > 0).then_some(self.mean_ns as u64)
