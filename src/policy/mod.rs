@@ -5,8 +5,12 @@
 //! that: they compile this folder by itself and play whole floods on it in virtual time.
 
 pub(crate) mod ageing;
+pub(crate) mod contention;
 pub(crate) mod delay;
+pub(crate) mod ema;
 pub(crate) mod graded;
 mod interval;
+pub(crate) mod meter;
+pub(crate) mod ramp;
 mod rfc8289;
 pub(crate) mod service;
