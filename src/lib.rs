@@ -43,6 +43,7 @@
 //! | inside a body | [`context()`], [`is_cancelled()`] |
 //! | ending | [`Pool::shutdown`], [`Shutdown`] |
 //! | figures | [`Snapshot`], [`Load`] |
+//! | how busy the CPU is | [`mod@cpu`] |
 //! | tests with a clock of their own | [`mod@test`] |
 //!
 //! # User code inside the pool
@@ -95,6 +96,7 @@ mod admission;
 mod builder;
 mod contain;
 mod context;
+pub mod cpu;
 mod error;
 mod handle;
 mod job;
@@ -118,6 +120,7 @@ mod wait;
 pub use admission::partition::Partition;
 pub use builder::Builder;
 pub use context::{Context, context, is_cancelled};
+pub use cpu::{CpuReading, CpuSource};
 pub use error::{BuildError, JobError, Panic, Reason, Refusal, Rejected, ShedReason};
 pub use handle::{CancelOnDrop, Canceller, JobHandle, JobId};
 pub use observe::load::Load;
