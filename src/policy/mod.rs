@@ -10,6 +10,7 @@ pub(crate) mod delay;
 pub(crate) mod ema;
 pub(crate) mod graded;
 mod interval;
+pub(crate) mod limit;
 pub(crate) mod meter;
 pub(crate) mod ramp;
 mod rfc8289;
