@@ -100,6 +100,7 @@ pub mod cpu;
 mod error;
 mod handle;
 mod job;
+mod limit;
 mod observe;
 #[allow(dead_code)]
 mod policy;
@@ -123,6 +124,7 @@ pub use context::{Context, context, is_cancelled};
 pub use cpu::{CpuReading, CpuSource};
 pub use error::{BuildError, JobError, Panic, Reason, Refusal, Rejected, ShedReason};
 pub use handle::{CancelOnDrop, Canceller, JobHandle, JobId};
+pub use limit::Limit;
 pub use observe::load::Load;
 pub use observe::snapshot::{RejectedCounts, ShedCounts, Snapshot};
 pub use pool::Pool;
