@@ -1,14 +1,17 @@
 //! The settings of a pool, validated when it is built.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::admission::ledger::MAX_CAPACITY;
 use crate::admission::partition::Partition;
 use crate::contain::Contained;
+use crate::cpu_gate::{ActiveWorkers, CpuGate};
 use crate::error::{BuildError, Panic};
+use crate::limit::Limit;
 use crate::pool::Pool;
+use crate::queue_delay::QueueDelay;
+use crate::schedule::gauge::Parts;
 use crate::schedule::sleep::MAX_WORKERS;
 use crate::schedule::{Core, Hooks, Settings, worker};
 use crate::sense::clock::{Clock, Timeline};
@@ -50,6 +53,10 @@ pub struct Builder {
     critical_reserve: usize,
     partitions: Vec<(String, Partition)>,
     max_bytes: Option<u64>,
+    queue_delay: QueueDelay,
+    limit: Limit,
+    cpu_gate: Option<CpuGate>,
+    active_workers: Option<ActiveWorkers>,
     stack_size: usize,
     ageing_bound: Duration,
     clock: Option<Box<dyn Clock>>,
@@ -66,6 +73,10 @@ impl Builder {
             critical_reserve: 0,
             partitions: Vec::new(),
             max_bytes: None,
+            queue_delay: QueueDelay::default(),
+            limit: Limit::default(),
+            cpu_gate: Some(CpuGate::default()),
+            active_workers: None,
             stack_size: DEFAULT_STACK_SIZE,
             ageing_bound: DEFAULT_AGEING_BOUND,
             clock: None,
@@ -115,10 +126,46 @@ impl Builder {
         self
     }
 
-    /// The batch profile: nothing is refused or shed because of time or CPU, only because of the
-    /// bounds and of deadlines the caller has set.
-    pub fn batch(self) -> Self {
+    /// What is done about the time that jobs wait. Default: [`QueueDelay::graded`] with a target of
+    /// 5 ms.
+    pub fn queue_delay(mut self, queue_delay: QueueDelay) -> Self {
+        self.queue_delay = queue_delay;
         self
+    }
+
+    /// How many jobs may be in flight below the capacity. Default: [`Limit::fixed`], the capacity.
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// What is done about a busy CPU. Default: [`CpuGate::default`], which refuses nothing unless the
+    /// CPU is taken from the pool.
+    pub fn cpu_gate(mut self, gate: CpuGate) -> Self {
+        self.active_workers = gate.chosen_active_workers().or(self.active_workers);
+        self.cpu_gate = Some(gate);
+        self
+    }
+
+    /// Nothing is read or refused because of the CPU, and all workers always take jobs.
+    pub fn no_cpu_gate(mut self) -> Self {
+        self.cpu_gate = None;
+        self
+    }
+
+    /// Whether fewer workers take jobs while the CPU is contended. Default
+    /// [`ActiveWorkers::Adaptive`]; without a CPU gate always `Fixed`.
+    pub fn active_workers(mut self, active_workers: ActiveWorkers) -> Self {
+        self.active_workers = Some(active_workers);
+        self
+    }
+
+    /// The batch profile: nothing is refused or shed because of time or CPU, only because of the
+    /// bounds and of deadlines the caller has set. Short for [`QueueDelay::off`],
+    /// [`no_cpu_gate`](Self::no_cpu_gate) and [`Limit::fixed`], all of which may be set again
+    /// afterwards.
+    pub fn batch(self) -> Self {
+        self.queue_delay(QueueDelay::off()).no_cpu_gate().limit(Limit::fixed())
     }
 
     /// The stack of each worker in bytes, at least 65 536. Default 2 MiB.
@@ -177,21 +224,27 @@ impl Builder {
     /// have exited.
     pub fn build(self) -> Result<Pool, BuildError> {
         let workers = self.workers.unwrap_or_else(default_workers);
-        in_range("workers", workers, 1..=MAX_WORKERS)?;
+        BuildError::check_range("workers", workers, 1..=MAX_WORKERS)?;
         let capacity = self.capacity.unwrap_or(workers * DEFAULT_SLOTS_PER_WORKER);
-        in_range("capacity", capacity, 1..=MAX_CAPACITY)?;
-        in_range("critical_reserve", self.critical_reserve, 0..=capacity - 1)?;
+        BuildError::check_range("capacity", capacity, 1..=MAX_CAPACITY)?;
+        BuildError::check_range("critical_reserve", self.critical_reserve, 0..=capacity - 1)?;
         check_partitions(&self.partitions, capacity, self.critical_reserve)?;
         if self.max_bytes == Some(0) {
-            return Err(invalid("max_bytes", 0, "above zero"));
+            return Err(BuildError::invalid("max_bytes", 0, "above zero"));
         }
-        in_range("stack_size", self.stack_size, MIN_STACK_SIZE..=MAX_STACK_SIZE)?;
-        let ageing_bound_ns = u64::try_from(self.ageing_bound.as_nanos()).unwrap_or(u64::MAX);
-        if ageing_bound_ns == 0 {
-            return Err(invalid("ageing_bound", self.ageing_bound, "above zero"));
-        }
+        BuildError::check_range("stack_size", self.stack_size, MIN_STACK_SIZE..=MAX_STACK_SIZE)?;
+        let ageing_bound_ns = BuildError::check_ns("ageing_bound", self.ageing_bound)?;
+        let law = self.queue_delay.law()?;
+        self.limit.check(capacity)?;
+        let gate = self.cpu_gate.map(CpuGate::check).transpose()?;
+        let cpu = Parts {
+            // In a model there is no CPU to read.
+            gate: gate.filter(|_| !cfg!(all(loom, feature = "loom"))),
+            adaptive: self.active_workers.unwrap_or_default() == ActiveWorkers::Adaptive,
+            real_time: self.clock.is_none(),
+        };
         if self.name.contains('\0') {
-            return Err(invalid("name", &self.name, "free of NUL bytes"));
+            return Err(BuildError::invalid("name", &self.name, "free of NUL bytes"));
         }
         fork::watch().map_err(BuildError::Spawn)?;
         let settings = Settings {
@@ -203,9 +256,11 @@ impl Builder {
             max_bytes: self.max_bytes,
             stack_size: self.stack_size,
             ageing_bound_ns,
+            law,
+            limit: self.limit,
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
         };
-        let (core, nests) = Core::new(settings, self.hooks, Timeline::new(self.clock));
+        let (core, nests) = Core::new(settings, self.hooks, cpu, Timeline::new(self.clock));
         worker::start(&core, nests)?;
         Ok(Pool::from_core(core))
     }
@@ -220,39 +275,23 @@ fn check_partitions(
     capacity: usize,
     critical_reserve: usize,
 ) -> Result<(), BuildError> {
-    in_range("partition", partitions.len(), 0..=MAX_PARTITIONS)?;
+    BuildError::check_range("partition", partitions.len(), 0..=MAX_PARTITIONS)?;
     let mut left = capacity - critical_reserve;
     for (at, (name, partition)) in partitions.iter().enumerate() {
         if partitions[..at].iter().any(|(known, _)| known == name) {
-            return Err(invalid("partition", name, "a name of its own"));
+            return Err(BuildError::invalid("partition", name, "a name of its own"));
         }
         if partition.reserved > left {
             let expected = "a reserved share that fits in the capacity beside the other reserves";
-            return Err(invalid("partition", (name, partition), expected));
+            return Err(BuildError::invalid("partition", (name, partition), expected));
         }
         left -= partition.reserved;
         if partition.max.is_some_and(|max| max < partition.reserved.max(1)) {
             let expected = "a maximum of at least 1 and at least the reserved share";
-            return Err(invalid("partition", (name, partition), expected));
+            return Err(BuildError::invalid("partition", (name, partition), expected));
         }
     }
     Ok(())
-}
-
-fn in_range(
-    setting: &'static str,
-    value: usize,
-    range: RangeInclusive<usize>,
-) -> Result<(), BuildError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let expected = format!("from {} to {}", range.start(), range.end());
-    Err(BuildError::Invalid { setting, value: value.to_string(), expected })
-}
-
-fn invalid(setting: &'static str, value: impl fmt::Debug, expected: &str) -> BuildError {
-    BuildError::Invalid { setting, value: format!("{value:?}"), expected: expected.to_owned() }
 }
 
 impl fmt::Debug for Builder {
@@ -264,6 +303,10 @@ impl fmt::Debug for Builder {
             .field("critical_reserve", &self.critical_reserve)
             .field("partitions", &self.partitions)
             .field("max_bytes", &self.max_bytes)
+            .field("queue_delay", &self.queue_delay)
+            .field("limit", &self.limit)
+            .field("cpu_gate", &self.cpu_gate)
+            .field("active_workers", &self.active_workers)
             .field("stack_size", &self.stack_size)
             .field("ageing_bound", &self.ageing_bound)
             .field("seed", &self.seed)

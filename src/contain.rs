@@ -56,6 +56,12 @@ impl<V> std::ops::Deref for Contained<V> {
     }
 }
 
+impl<V> std::ops::DerefMut for Contained<V> {
+    fn deref_mut(&mut self) -> &mut V {
+        &mut self.0
+    }
+}
+
 impl<V> Drop for Contained<V> {
     fn drop(&mut self) {
         // SAFETY: the value is taken in the destructor, which runs once, and is not used after.

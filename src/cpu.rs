@@ -16,7 +16,6 @@
 //! # What readings cost
 //! [`Process`] and [`Host`] a few microseconds, [`Cgroup`] about ten per level of nested groups,
 //! [`Workers`] a quarter of a microsecond per worker: each less than a thousandth of a core.
-#![allow(dead_code)] // until the pool uses it
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::contain::{Payload, drop_payload};
@@ -23,7 +24,7 @@ pub enum Reason {
     QueueDelay,
     /// The CPU is contended.
     Cpu,
-    /// The job's deadline has passed, so that it could never start in time.
+    /// The job could not start by its deadline: that has passed, or the predicted wait is longer.
     Deadline,
     /// The job's partition has no room, or is not one of this pool.
     Partition,
@@ -104,8 +105,9 @@ impl Refusal {
         self.reason
     }
 
-    /// When to try again: the time in which the work ahead drains, lengthened by a random part of
-    /// up to a half so that those refused together don't come back together.
+    /// When to try again: the *drain time*, in which the active workers work off what is ahead,
+    /// lengthened by a random part of up to a half so that those refused together don't come back
+    /// together.
     ///
     /// Computed when asked. None if trying again can't help (closed, forked, deadline) or if no
     /// job has ended yet, so that nothing is known of service times.
@@ -375,7 +377,7 @@ pub enum BuildError {
     /// A setting has a value that can't be used.
     #[non_exhaustive]
     Invalid {
-        /// The name of the builder's method.
+        /// The name of the builder's method, and after a dot what of it.
         setting: &'static str,
         /// The value it was given.
         value: String,
@@ -385,6 +387,33 @@ pub enum BuildError {
     /// The system could not create a thread, or register the pool to be told of forks. Threads
     /// already started have exited.
     Spawn(io::Error),
+}
+
+impl BuildError {
+    pub(crate) fn invalid(setting: &'static str, value: impl fmt::Debug, expected: &str) -> Self {
+        Self::Invalid { setting, value: format!("{value:?}"), expected: expected.to_owned() }
+    }
+
+    /// A setting that is a number.
+    pub(crate) fn check_range(
+        setting: &'static str,
+        value: usize,
+        range: RangeInclusive<usize>,
+    ) -> Result<(), Self> {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let expected = format!("from {} to {}", range.start(), range.end());
+        Err(Self::Invalid { setting, value: value.to_string(), expected })
+    }
+
+    /// A setting that is a time, in nanoseconds: above zero; one that overflows them is for ever.
+    pub(crate) fn check_ns(setting: &'static str, time: Duration) -> Result<u64, Self> {
+        if time.is_zero() {
+            return Err(Self::invalid(setting, time, "above zero"));
+        }
+        Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
 }
 
 impl fmt::Display for BuildError {

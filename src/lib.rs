@@ -97,12 +97,12 @@ mod builder;
 mod contain;
 mod context;
 pub mod cpu;
+mod cpu_gate;
 mod error;
 mod handle;
 mod job;
 mod limit;
 mod observe;
-#[allow(dead_code)]
 mod policy;
 mod pool;
 mod priority;
@@ -110,6 +110,7 @@ mod priority;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod protocols;
+mod queue_delay;
 mod schedule;
 mod scope;
 mod sense;
@@ -122,13 +123,17 @@ pub use admission::partition::Partition;
 pub use builder::Builder;
 pub use context::{Context, context, is_cancelled};
 pub use cpu::{CpuReading, CpuSource};
+pub use cpu_gate::{ActiveWorkers, Arm, CpuGate};
 pub use error::{BuildError, JobError, Panic, Reason, Refusal, Rejected, ShedReason};
 pub use handle::{CancelOnDrop, Canceller, JobHandle, JobId};
 pub use limit::Limit;
 pub use observe::load::Load;
-pub use observe::snapshot::{RejectedCounts, ShedCounts, Snapshot};
+pub use observe::snapshot::{
+    ClassFigures, ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
+};
 pub use pool::Pool;
-pub use priority::Priority;
+pub use priority::{Class, Priority};
+pub use queue_delay::QueueDelay;
 pub use schedule::{Shutdown, ShutdownReport};
 pub use scope::{Scope, ScopedHandle};
 pub use sense::clock::Clock;

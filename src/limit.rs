@@ -1,7 +1,5 @@
 //! The public face of the adaptive limit; the arithmetic is `policy::limit`.
 
-#![allow(dead_code)]
-
 use crate::error::BuildError;
 use crate::policy::limit::{Algorithm, Limiter};
 
@@ -59,14 +57,16 @@ const DEFAULT_INITIAL_PER_WORKER: usize = 2;
 /// - *The baseline* is what a job takes while few run, for each [class](crate::JobSpec) of its own, so
 ///   that a shift from cheap to dear classes isn't taken for congestion. It is measured anew after
 ///   every 10 s of use (at first after 1, 2, 4 and 8 s). If a pool is never quiet enough by itself,
-///   the limit is lowered for that to half of the workers, or fewer, though not below
-///   [`min`](Self::min), until enough short jobs have ended: a *probe*, as BBR's ProbeRTT. Probes take
-///   less than 5 % of the time, since after one that takes long the next is as much later.
+///   the limit is lowered for that, to half of what may run at once or less, though not below
+///   [`min`](Self::min), until enough jobs have ended: a *probe*, as BBR's ProbeRTT. After the first
+///   few, probes take less than 5 % of the time: after a long one the next is as much later.
 /// - *In time*: a service time that has become twice as long for good is learnt within 50 s of use
-///   (ten times: 95 s), one that has become shorter in about 3 s; an incident of 10 s spoils the baseline by
-///   no more than half, for no longer than 3 s. Where probes take more than 0.4 s (jobs of about 50 ms
-///   and above, or a deep queue that has to drain first), the first is slower in proportion.
-/// - A pool that is congested from its start finds its limit after one to two minutes.
+///   (ten times: 95 s), one that has become shorter in about 3 s. An incident of 10 s raises the
+///   baseline by no more than half, until about 3 s after its end. Where probes take more than 0.4 s
+///   (jobs of about 50 ms and above, or a deep queue that has to drain first), learning longer times
+///   is slower in proportion.
+/// - A pool that is congested from its start finds its limit after one to two minutes, with hundreds
+///   of workers after several: then a low [`initial`](Self::initial) helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Limit {
@@ -89,7 +89,8 @@ impl Limit {
     /// more than twice their baseline.
     ///
     /// As Netflix's `AIMDLimit`, where a time-out is the sign of overload and each completed job
-    /// counts; here each window does.
+    /// counts; here each window does. It doesn't see congestion that at most doubles the service time,
+    /// as where the workers are no more than twice what the servers behind them bear.
     pub const fn aimd() -> Self {
         Self::adaptive(Algorithm::Aimd)
     }
@@ -147,9 +148,11 @@ impl Limit {
 
     /// Whether the settings fit a pool of that capacity.
     pub(crate) fn check(&self, capacity: usize) -> Result<(), BuildError> {
-        in_range("limit.min", self.min, 0, capacity)?;
+        BuildError::check_range("limit.min", self.min, 0..=capacity)?;
         match self.initial {
-            Some(initial) => in_range("limit.initial", initial, self.min.max(1), capacity),
+            Some(initial) => {
+                BuildError::check_range("limit.initial", initial, self.min.max(1)..=capacity)
+            }
             None => Ok(()),
         }
     }
@@ -167,19 +170,6 @@ impl Default for Limit {
     fn default() -> Self {
         Self::fixed()
     }
-}
-
-fn in_range(
-    setting: &'static str,
-    value: usize,
-    least: usize,
-    most: usize,
-) -> Result<(), BuildError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    let expected = format!("from {least} to {most}");
-    Err(BuildError::Invalid { setting, value: value.to_string(), expected })
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use std::task::{Context, Poll, Waker};
 
 use crate::admission::ledger::{self, Holding};
 use crate::admission::partition::Partition;
+use crate::admission::pressure::Pressure;
 use crate::admission::waiters::{self, Standing};
 use crate::error::JobError;
 use crate::job::{Ended, JobRef, Origin, Outcome, Receiver};
-use crate::priority::Priority;
+use crate::policy::delay::Law;
+use crate::priority::{Class, Priority};
 use crate::schedule::{lanes, nested, sleep};
 use crate::sense::clock::NO_DEADLINE;
 use crate::sync::Parker;
@@ -27,7 +29,8 @@ pub struct Claim(ledger::Claim);
 
 impl Claim {
     pub fn new(priority: Priority, partition: Option<u16>, bytes: u64) -> Self {
-        Self(ledger::Claim { priority, holding: Holding { partition, bytes } })
+        let holding = Holding { partition, bytes };
+        Self(ledger::Claim { priority, holding, meets_delay: false })
     }
 
     fn plain(critical: bool) -> Self {
@@ -46,7 +49,10 @@ impl Ledger {
         partitions: &[Partition],
         max_bytes: Option<u64>,
     ) -> Self {
-        Self(Arc::new(ledger::Ledger::new(capacity, critical_reserve, partitions, max_bytes)))
+        let pressure = Arc::new(Pressure::new(1, 0));
+        let ledger =
+            ledger::Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure);
+        Self(Arc::new(ledger))
     }
 
     /// A slot, or whether the refusal said "closed".
@@ -146,10 +152,12 @@ impl Drop for Slot {
 fn origin() -> Origin {
     Origin {
         priority: Priority::Normal,
+        class: Class(0),
         enqueued_ns: 0,
         deadline_ns: NO_DEADLINE,
         holding: Holding::default(),
         scoped: false,
+        exempt: false,
         owner: std::ptr::NonNull::dangling(),
     }
 }
@@ -216,7 +224,8 @@ pub struct Lanes(lanes::Lanes);
 
 impl Lanes {
     pub fn new(capacity: usize) -> Self {
-        Self(lanes::Lanes::new(capacity, u64::MAX))
+        let pressure = Arc::new(Pressure::new(1, 0));
+        Self(lanes::Lanes::new(capacity, u64::MAX, Law::Off, pressure))
     }
 
     pub fn push(&self, entry: Entry) {
@@ -224,7 +233,7 @@ impl Lanes {
     }
 
     pub fn take(&self) -> Option<Entry> {
-        self.0.take(Priority::Low, 0).map(Entry)
+        self.0.take(Priority::Low, 0).map(|taken| Entry(taken.job))
     }
 
     pub fn remove(&self, entry: &Entry) -> Option<Entry> {

@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::admission::ledger::{Holding, Slot};
-use crate::admission::{Ask, Membership, partition};
+use crate::admission::{Ask, Checks, Membership, partition};
 use crate::error::{Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::job::{JobRef, Receiver};
 use crate::pool::Pool;
-use crate::priority::Priority;
+use crate::priority::{Class, Priority};
 use crate::schedule::{Core, Worker};
 use crate::sense::clock::NO_DEADLINE;
 use crate::sync::Arc;
@@ -18,7 +18,7 @@ use crate::wait::Submit;
 /// What is asked for one job beyond the defaults, from [`Pool::job`].
 ///
 /// What isn't set is inherited if this is called inside a body of the same pool: the priority, the
-/// deadline and the partition of the running job.
+/// deadline, the partition and the class of the running job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,6 +36,7 @@ use crate::wait::Submit;
 pub struct JobSpec<'a> {
     pool: &'a Pool,
     priority: Option<Priority>,
+    class: Option<Class>,
     deadline: Option<Instant>,
     timeout: Option<Duration>,
     partition: Option<PartitionId>,
@@ -45,7 +46,15 @@ pub struct JobSpec<'a> {
 impl<'a> JobSpec<'a> {
     #[inline]
     pub(crate) fn new(pool: &'a Pool) -> Self {
-        Self { pool, priority: None, deadline: None, timeout: None, partition: None, bytes: 0 }
+        Self {
+            pool,
+            priority: None,
+            class: None,
+            deadline: None,
+            timeout: None,
+            partition: None,
+            bytes: 0,
+        }
     }
 
     pub(crate) fn pool(&self) -> &'a Pool {
@@ -55,6 +64,12 @@ impl<'a> JobSpec<'a> {
     /// How urgent the job is; default [`Priority::Normal`].
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
+        self
+    }
+
+    /// What kind of work the job is, so that its cost is learned with others of its kind.
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = Some(class);
         self
     }
 
@@ -179,9 +194,11 @@ impl<'a> JobSpec<'a> {
         };
         Ask {
             priority: self.priority.unwrap_or(inherited.priority),
+            class: self.class.unwrap_or(inherited.class),
             deadline_ns,
             partition: self.partition.map_or(inherited.partition, |named| Some(named.of(core))),
             bytes: self.bytes,
+            checks: inherited.checks,
         }
     }
 
@@ -204,6 +221,7 @@ impl fmt::Debug for JobSpec<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobSpec")
             .field("priority", &self.priority)
+            .field("class", &self.class)
             .field("deadline", &self.deadline)
             .field("timeout", &self.timeout)
             .field("partition", &self.partition)
@@ -215,12 +233,21 @@ impl fmt::Debug for JobSpec<'_> {
 /// What a job asks that sets nothing itself: what the running body hands down, else the defaults.
 #[inline]
 pub(crate) fn inherited(core: &Core) -> Ask {
-    let mut ask =
-        Ask { priority: Priority::Normal, deadline_ns: NO_DEADLINE, partition: None, bytes: 0 };
+    let mut ask = Ask {
+        priority: Priority::Normal,
+        class: Class(0),
+        deadline_ns: NO_DEADLINE,
+        partition: None,
+        bytes: 0,
+        checks: Checks::All,
+    };
     Worker::with_current(|worker| {
         let body = worker.filter(|worker| worker.is_of(core)).and_then(Worker::body);
         if let Some(body) = body {
             ask.priority = body.priority;
+            ask.class = body.class;
+            // Its work has begun: to refuse the rest of it would waste what was done.
+            ask.checks = Checks::Bounds;
             ask.deadline_ns = body.deadline_ns;
             ask.partition = body.partition.map(Membership::Of);
         }

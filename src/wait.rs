@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::admission::Ask;
 use crate::admission::ledger::Slot;
 use crate::admission::waiters::{Standing, Ticket};
+use crate::admission::{Ask, Checks};
 use crate::error::{Reason, Refusal, Rejected};
 use crate::handle::JobHandle;
 use crate::pool::Pool;
@@ -54,7 +54,9 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    pub(crate) fn new(pool: Pool, ask: Ask, job: F) -> Self {
+    pub(crate) fn new(pool: Pool, mut ask: Ask, job: F) -> Self {
+        // Who is ready to wait, waits for the CPU as well.
+        ask.checks = ask.checks.min(Checks::Delay);
         Self { pool, ask, job: Some(job), waiting: None, result: PhantomData }
     }
 
@@ -108,6 +110,8 @@ where
     fn use_grant(&mut self) -> Result<JobHandle<T>, Rejected<F>> {
         let Self { pool, ask, job, .. } = self;
         let core = pool.core();
+        // It has waited, and is not shed for having waited.
+        ask.checks = Checks::Bounds;
         let expired = ask.deadline_ns != NO_DEADLINE && core.time.now_ns() >= ask.deadline_ns;
         let slot = if expired {
             core.ledger.cancel_permit(holding(*ask));

@@ -2,8 +2,9 @@
 
 use super::ledger::{Claim, Holding, Ledger, NoSlot, Slot};
 use super::partition;
+use super::pressure::Pressure;
 use crate::error::Reason;
-use crate::priority::Priority;
+use crate::priority::{Class, Priority};
 use crate::sense::clock::{NO_DEADLINE, Timeline};
 use crate::sense::fork::Generation;
 
@@ -11,9 +12,22 @@ use crate::sense::fork::Generation;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) priority: Priority,
+    pub(crate) class: Class,
     pub(crate) deadline_ns: u64,
     pub(crate) partition: Option<Membership>,
     pub(crate) bytes: u64,
+    pub(crate) checks: Checks,
+}
+
+/// Which of the checks of time and CPU a job meets. Critical work meets none of them anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Checks {
+    /// None: its work has begun already, inside a body, or it has waited for its slot.
+    Bounds,
+    /// The queue delay: it is ready to wait, and so for the CPU as well.
+    Delay,
+    /// All.
+    All,
 }
 
 /// The partition that was named.
@@ -28,15 +42,22 @@ pub(crate) enum Membership {
 #[derive(Clone, Copy)]
 pub(crate) struct Door<'a> {
     pub(crate) ledger: &'a Ledger,
+    pub(crate) pressure: &'a Pressure,
     pub(crate) time: &'a Timeline,
     pub(crate) born: Generation,
+    /// Whether deadlines are compared with the predicted wait.
+    pub(crate) predicts: bool,
+    /// Whether the CPU gate has its say also where nothing is in flight.
+    pub(crate) gate_always: bool,
+    /// Whether the CPU gate has its say only where the wait would be above the target.
+    pub(crate) gate_on_backlog: bool,
 }
 
 impl<'a> Door<'a> {
     /// Asks for a slot; the first reason in the documented order is the one reported.
     ///
-    /// No clock is read unless the job has a deadline, no lock is taken unless somebody waits,
-    /// nothing is allocated.
+    /// No clock is read unless the job has a deadline, no chance is drawn unless the CPU gate is up,
+    /// no lock is taken unless somebody waits, nothing is allocated.
     #[inline]
     pub(crate) fn admit(self, ask: Ask) -> Result<Slot<'a>, Reason> {
         let claim = self.check(ask)?;
@@ -55,22 +76,47 @@ impl<'a> Door<'a> {
         if self.born.is_past() {
             return Err(Reason::Forked);
         }
-        if ask.deadline_ns != NO_DEADLINE
-            && !self.ledger.word().is_closed()
-            && self.time.now_ns() >= ask.deadline_ns
-        {
-            return Err(Reason::Deadline);
+        if ask.deadline_ns != NO_DEADLINE && self.misses_deadline(ask) {
+            return Err(self.unless_closed(Reason::Deadline));
+        }
+        if ask.checks == Checks::All && self.pressure.gate_is_up() && self.gate_refuses(ask) {
+            return Err(self.unless_closed(Reason::Cpu));
+        }
+        if ask.checks >= Checks::Delay && self.pressure.delays(ask.priority) {
+            return Err(self.unless_closed(Reason::QueueDelay));
         }
         let partition = match ask.partition {
             None => None,
             Some(Membership::Of(index)) => Some(index),
-            Some(Membership::Foreign) if self.ledger.word().is_closed() => {
-                return Err(Reason::Closed);
-            }
-            Some(Membership::Foreign) => return Err(Reason::Partition),
+            Some(Membership::Foreign) => return Err(self.unless_closed(Reason::Partition)),
         };
         let holding = Holding { partition, bytes: ask.bytes };
-        Ok(Claim { priority: ask.priority, holding })
+        let meets_delay = ask.checks >= Checks::Delay;
+        Ok(Claim { priority: ask.priority, holding, meets_delay })
+    }
+
+    /// A closed pool says so first. Seen by the ledger itself where no other check refuses.
+    #[cold]
+    fn unless_closed(self, reason: Reason) -> Reason {
+        if self.ledger.word().is_closed() { Reason::Closed } else { reason }
+    }
+
+    /// Whether the job would be too late to start.
+    #[cold]
+    fn misses_deadline(self, ask: Ask) -> bool {
+        let now_ns = self.time.now_ns();
+        let judged = self.predicts && ask.checks != Checks::Bounds;
+        let wait_ns = if judged { self.pressure.predicted_wait_ns(ask.priority) } else { 0 };
+        now_ns.saturating_add(wait_ns) >= ask.deadline_ns
+    }
+
+    /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
+    /// must run for the gate to learn that the CPU is free again.
+    #[cold]
+    fn gate_refuses(self, ask: Ask) -> bool {
+        (self.gate_always || self.ledger.word().in_flight() > 0)
+            && (!self.gate_on_backlog || self.pressure.is_backlogged(ask.priority))
+            && self.pressure.gate_refuses(ask.priority)
     }
 }
 
@@ -79,6 +125,7 @@ pub(crate) fn reason(no_slot: NoSlot) -> Reason {
         NoSlot::Closed => Reason::Closed,
         NoSlot::Partition => Reason::Partition,
         NoSlot::Bytes => Reason::Bytes,
+        NoSlot::Limit => Reason::Limit,
         NoSlot::Full => Reason::Full,
     }
 }

@@ -11,11 +11,12 @@ use crossbeam_utils::CachePadded;
 
 use super::bytes::Bytes;
 use super::partition::{self, Partition, PartitionSlots, Taken};
+use super::pressure::Pressure;
 use super::waiters::Waiters;
 pub(crate) use super::word::MAX_CAPACITY;
 use super::word::{CLOSED, COMMITTED, IN_FLIGHT, RESERVED, WAITERS, WATCHED, Word};
 use crate::priority::Priority;
-use crate::sync::stat::{AtomicU64 as StatU64, Relaxed};
+use crate::sync::stat::{Arc, AtomicU64 as StatU64, Relaxed};
 use crate::sync::{AtomicU64, Bell, Ordering, fence};
 
 /// Why no slot was given.
@@ -27,6 +28,8 @@ pub(crate) enum NoSlot {
     Partition,
     /// The budget of bytes is used up.
     Bytes,
+    /// The adaptive limit is reached.
+    Limit,
     /// The bound of this class of work is reached.
     Full,
 }
@@ -36,6 +39,8 @@ pub(crate) enum NoSlot {
 pub(crate) struct Claim {
     pub(crate) priority: Priority,
     pub(crate) holding: Holding,
+    /// Whether a waiter with it is served only while the predicted wait is short enough.
+    pub(crate) meets_delay: bool,
 }
 
 /// What a job holds beyond its slot in the word.
@@ -68,15 +73,22 @@ impl Holder {
     }
 }
 
+/// No adaptive limit.
+const NO_LIMIT: u64 = u64::MAX;
+
 /// The slots of one pool.
 pub(crate) struct Ledger {
     // On a cache line of its own: every submit and every job's end writes it.
     word: CachePadded<AtomicU64>,
     capacity: StatU64,
+    /// What an adaptive limit allows to be in flight; binds the common part alone.
+    limit: StatU64,
     critical_reserve: u64,
     partitions: Box<[PartitionSlots]>,
     bytes: Bytes,
     waiters: Waiters,
+    /// What waiters for a shorter queue are judged by.
+    pressure: Arc<Pressure>,
     settled: Bell,
 }
 
@@ -88,6 +100,7 @@ impl Ledger {
         critical_reserve: usize,
         partitions: &[Partition],
         max_bytes: Option<u64>,
+        pressure: Arc<Pressure>,
     ) -> Self {
         debug_assert!(critical_reserve < capacity && capacity <= MAX_CAPACITY);
         let partitions: Box<[_]> = partitions.iter().copied().map(PartitionSlots::new).collect();
@@ -95,10 +108,12 @@ impl Ledger {
         Self {
             word: CachePadded::new(AtomicU64::new(reserved * COMMITTED)),
             capacity: StatU64::new(capacity as u64),
+            limit: StatU64::new(NO_LIMIT),
             critical_reserve: critical_reserve as u64,
             partitions,
             bytes: Bytes::new(max_bytes),
             waiters: Waiters::new(),
+            pressure,
             settled: Bell::new(),
         }
     }
@@ -113,6 +128,19 @@ impl Ledger {
         debug_assert!((1..=MAX_CAPACITY).contains(&capacity));
         self.capacity.store(capacity as u64, Relaxed);
         self.serve_waiters();
+    }
+
+    /// What may be in flight of work that is neither critical nor of a reserved share.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.load(Relaxed).min(self.capacity.load(Relaxed)) as usize
+    }
+
+    /// Sets the adaptive limit, at least 1; none for the capacity alone.
+    pub(crate) fn set_limit(&self, limit: Option<usize>) {
+        let limit = limit.map_or(NO_LIMIT, |limit| limit.max(1) as u64);
+        if self.limit.swap(limit, Relaxed) < limit {
+            self.serve_waiters_if_any();
+        }
     }
 
     /// The present word. `Acquire` pairs with the return of a slot: who reads that no job is left
@@ -158,8 +186,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes a slot for the waiter at the head of a line.
+    /// Takes a slot for the waiter at the head of a line, if its wait in the queue would be short
+    /// enough.
+    ///
+    /// What is queued was published before the returns that came after it; the waiter's flag, by
+    /// which those find it, is set before this look. So the last of them, at the latest, serves it.
     pub(super) fn grant(&self, claim: Claim) -> Result<(), NoSlot> {
+        if claim.meets_delay && self.pressure.delays(claim.priority) {
+            return Err(NoSlot::Full);
+        }
         self.take_parts(self.guess(), claim, Holder::Permit, 1)
     }
 
@@ -190,7 +225,7 @@ impl Ledger {
         let critical = claim.priority == Priority::Critical;
         match partition {
             None => self.add(word, holder.amount(true), count, |word| {
-                count <= self.common_bound(critical).saturating_sub(word.committed())
+                self.common_room(word, critical, count)
             })?,
             Some(index) => self.take_in_partition(index, critical, holder)?,
         }
@@ -217,16 +252,14 @@ impl Ledger {
             let capacity = self.capacity() as u64;
             return self
                 .add(self.guess(), holder.amount(false), 1, |word| {
-                    (word.in_flight() as u64) < capacity
+                    if (word.in_flight() as u64) < capacity { Ok(()) } else { Err(NoSlot::Full) }
                 })
                 .inspect_err(|_| self.leave_partition(index));
         }
         if !partition.has_room(1) {
             return Err(NoSlot::Partition);
         }
-        self.add(self.guess(), holder.amount(true), 1, |word| {
-            word.committed() < self.common_bound(critical)
-        })?;
+        self.add(self.guess(), holder.amount(true), 1, |word| self.common_room(word, critical, 1))?;
         match partition.take() {
             Some(Taken::AboveShare) => Ok(()),
             // Somebody left the share meanwhile: this slot was committed all along.
@@ -248,11 +281,27 @@ impl Ledger {
         self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
-    /// How much of the common part this class of work may commit.
+    /// Whether this class of work may commit so many more slots of the common part.
+    ///
+    /// The limit counts what is in flight, not what is committed: reserved shares that nobody uses
+    /// don't load the machine, and must not leave a low limit with no room for anybody else.
     #[inline]
-    fn common_bound(&self, critical: bool) -> u64 {
+    fn common_room(&self, word: Word, critical: bool, count: u64) -> Result<(), NoSlot> {
         let capacity = self.capacity.load(Relaxed);
-        if critical { capacity } else { capacity.saturating_sub(self.critical_reserve) }
+        if critical {
+            let room = capacity.saturating_sub(word.committed());
+            return if count <= room { Ok(()) } else { Err(NoSlot::Full) };
+        }
+        let limit = self.limit.load(Relaxed);
+        if limit < capacity && count > limit.saturating_sub(word.in_flight() as u64) {
+            Err(NoSlot::Limit)
+        } else if count
+            > capacity.saturating_sub(self.critical_reserve).saturating_sub(word.committed())
+        {
+            Err(NoSlot::Full)
+        } else {
+            Ok(())
+        }
     }
 
     /// What the word may be: a place to start from, confirmed by the compare-and-swap.
@@ -268,15 +317,13 @@ impl Ledger {
         mut word: Word,
         amount: u64,
         count: u64,
-        has_room: impl Fn(Word) -> bool,
+        has_room: impl Fn(Word) -> Result<(), NoSlot>,
     ) -> Result<(), NoSlot> {
         loop {
             if word.is_closed() {
                 return Err(NoSlot::Closed);
             }
-            if !has_room(word) {
-                return Err(NoSlot::Full);
-            }
+            has_room(word)?;
             // Acquire: see the module's notes. Relaxed on failure: the value is only tried again.
             match self.word.compare_exchange_weak(
                 word.0,
@@ -441,7 +488,7 @@ impl Ledger {
     }
 
     /// Something was returned elsewhere than in the word's own last step.
-    fn serve_waiters_if_any(&self) {
+    pub(crate) fn serve_waiters_if_any(&self) {
         fence(Ordering::SeqCst);
         if self.guess().has_waiters() {
             self.serve_waiters();

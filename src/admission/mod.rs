@@ -4,9 +4,10 @@ mod bytes;
 mod door;
 pub(crate) mod ledger;
 pub(crate) mod partition;
+pub(crate) mod pressure;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod waiters;
 mod word;
 
-pub(crate) use door::{Ask, Door, Membership, reason};
+pub(crate) use door::{Ask, Checks, Door, Membership, reason};

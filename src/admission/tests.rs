@@ -2,19 +2,34 @@
 
 use super::ledger::{Claim, Holding, Ledger, NoSlot};
 use super::partition::Partition;
+use super::pressure::Pressure;
 use super::waiters::Standing;
 use crate::priority::Priority;
+use crate::sync::stat::Arc;
 
 fn claim(priority: Priority, partition: Option<u16>, bytes: u64) -> Claim {
-    Claim { priority, holding: Holding { partition, bytes } }
+    Claim { priority, holding: Holding { partition, bytes }, meets_delay: false }
 }
 
-const NORMAL: Claim =
-    Claim { priority: Priority::Normal, holding: Holding { partition: None, bytes: 0 } };
+fn ledger(
+    capacity: usize,
+    critical_reserve: usize,
+    partitions: &[Partition],
+    max_bytes: Option<u64>,
+) -> Ledger {
+    let pressure = Arc::new(Pressure::new(1, 0));
+    Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure)
+}
+
+const NORMAL: Claim = Claim {
+    priority: Priority::Normal,
+    holding: Holding { partition: None, bytes: 0 },
+    meets_delay: false,
+};
 
 #[test]
 fn closing_voids_permits_and_counts_jobs() {
-    let ledger = Ledger::new(4, 0, &[], None);
+    let ledger = ledger(4, 0, &[], None);
     let slot = ledger.take(NORMAL).ok().unwrap();
     ledger.reserve(NORMAL, 2).unwrap();
     assert_eq!(ledger.word().in_flight(), 3);
@@ -30,7 +45,7 @@ fn closing_voids_permits_and_counts_jobs() {
 
 #[test]
 fn the_reserve_is_for_critical_work() {
-    let ledger = Ledger::new(3, 1, &[], None);
+    let ledger = ledger(3, 1, &[], None);
     let critical = claim(Priority::Critical, None, 0);
     let _two = (ledger.take(NORMAL).ok().unwrap(), ledger.take(NORMAL).ok().unwrap());
     assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full));
@@ -41,7 +56,7 @@ fn the_reserve_is_for_critical_work() {
 #[test]
 fn a_share_is_kept_free_and_the_rest_is_common() {
     let partitions = [Partition::new().reserved(2), Partition::new().max(1)];
-    let ledger = Ledger::new(4, 0, &partitions, None);
+    let ledger = ledger(4, 0, &partitions, None);
     let (a, b) = (claim(Priority::Normal, Some(0), 0), claim(Priority::Normal, Some(1), 0));
     let common = (ledger.take(NORMAL).ok().unwrap(), ledger.take(b).ok().unwrap());
     assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full), "the rest is reserved");
@@ -59,7 +74,7 @@ fn a_share_is_kept_free_and_the_rest_is_common() {
 
 #[test]
 fn bytes_come_back_with_the_slot_and_a_refusal_keeps_none() {
-    let ledger = Ledger::new(2, 0, &[], Some(100));
+    let ledger = ledger(2, 0, &[], Some(100));
     let sixty = claim(Priority::Normal, None, 60);
     let first = ledger.take(sixty).ok().unwrap();
     assert_eq!(ledger.take(sixty).err(), Some(NoSlot::Bytes));
@@ -70,7 +85,7 @@ fn bytes_come_back_with_the_slot_and_a_refusal_keeps_none() {
 
 #[test]
 fn many_are_reserved_together_or_not_at_all() {
-    let ledger = Ledger::new(3, 0, &[Partition::new().max(2)], None);
+    let ledger = ledger(3, 0, &[Partition::new().max(2)], None);
     for too_many in [4, usize::MAX] {
         assert_eq!(ledger.reserve(NORMAL, too_many).err(), Some(NoSlot::Full));
     }
@@ -83,7 +98,7 @@ fn many_are_reserved_together_or_not_at_all() {
 
 #[test]
 fn a_lowered_capacity_admits_nothing_until_it_has_drained() {
-    let ledger = Ledger::new(3, 0, &[], None);
+    let ledger = ledger(3, 0, &[], None);
     let mut slots: Vec<_> = (0..3).map(|_| ledger.take(NORMAL).ok().unwrap()).collect();
     ledger.set_capacity(1);
     for _ in 0..2 {
@@ -97,7 +112,7 @@ fn a_lowered_capacity_admits_nothing_until_it_has_drained() {
 #[test]
 fn a_large_head_blocks_its_own_line_only_and_nobody_overtakes_in_it() {
     let waker = std::task::Waker::noop();
-    let ledger = Ledger::new(4, 0, &[Partition::new()], Some(10));
+    let ledger = ledger(4, 0, &[Partition::new()], Some(10));
     let large = claim(Priority::Normal, None, 8);
     let small = claim(Priority::Normal, None, 1);
     let other = claim(Priority::Normal, Some(0), 1);

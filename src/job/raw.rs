@@ -14,7 +14,7 @@ use super::state::{CancelOutcome, Outcome, Published, State};
 use crate::admission::ledger::Holding;
 use crate::admission::partition;
 use crate::contain::{Payload, call_contained, contain, drop_contained};
-use crate::priority::Priority;
+use crate::priority::{Class, Priority};
 use crate::sync::UnsafeCell;
 use crate::sync::stat::{AtomicU64, Relaxed};
 
@@ -22,7 +22,7 @@ use crate::sync::stat::{AtomicU64, Relaxed};
 #[repr(C)]
 pub(crate) struct Header {
     pub(super) state: State,
-    priority: Priority,
+    label: Label,
     flags: Flags,
     /// [`NO_PARTITION`], or the partition it holds its slot in.
     partition: partition::Index,
@@ -47,11 +47,14 @@ impl Flags {
     const HAS_BYTES: u8 = 1;
     /// A scope waits for its end.
     const SCOPED: u8 = 2;
+    /// It is never shed because of the time it has waited.
+    const EXEMPT: u8 = 4;
 
     fn of(origin: &Origin) -> Self {
         let has_bytes = if origin.holding.bytes != 0 { Self::HAS_BYTES } else { 0 };
         let scoped = if origin.scoped { Self::SCOPED } else { 0 };
-        Self(has_bytes | scoped)
+        let exempt = if origin.exempt { Self::EXEMPT } else { 0 };
+        Self(has_bytes | scoped | exempt)
     }
 
     fn has_bytes(self) -> bool {
@@ -60,6 +63,30 @@ impl Flags {
 
     fn is_scoped(self) -> bool {
         self.0 & Self::SCOPED != 0
+    }
+
+    fn is_exempt(self) -> bool {
+        self.0 & Self::EXEMPT != 0
+    }
+}
+
+/// Priority and class in one byte.
+#[derive(Clone, Copy)]
+struct Label(u8);
+
+const _: () = assert!(Priority::COUNT * Class::COUNT <= 1 << u8::BITS);
+
+impl Label {
+    fn new(priority: Priority, class: Class) -> Self {
+        Self((class.index() * Priority::COUNT + priority.lane()) as u8)
+    }
+
+    fn priority(self) -> Priority {
+        Priority::of_lane(self.0 % Priority::COUNT as u8)
+    }
+
+    fn class(self) -> Class {
+        Class(self.0 / Priority::COUNT as u8)
     }
 }
 
@@ -73,18 +100,29 @@ pub(crate) const UNPLACED: u64 = u64::MAX;
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) priority: Priority,
+    pub(crate) class: Class,
     pub(crate) enqueued_ns: u64,
     pub(crate) deadline_ns: u64,
     pub(crate) holding: Holding,
     /// Whether a scope waits for the job's end.
     pub(crate) scoped: bool,
+    /// Whether it is never shed because of the time it has waited.
+    pub(crate) exempt: bool,
     /// The pool's shared state. The job doesn't keep it alive; its slot does.
     pub(crate) owner: NonNull<()>,
 }
 
 impl Header {
     pub(crate) fn priority(&self) -> Priority {
-        self.priority
+        self.label.priority()
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.label.class()
+    }
+
+    pub(crate) fn is_exempt(&self) -> bool {
+        self.flags.is_exempt()
     }
 
     pub(crate) fn enqueued_ns(&self) -> u64 {
@@ -101,7 +139,7 @@ impl Header {
 
     /// Neither urgent nor unimportant, and of no partition.
     pub(crate) fn is_common(&self) -> bool {
-        self.priority == Priority::Normal && self.partition == NO_PARTITION
+        self.priority() == Priority::Normal && self.partition == NO_PARTITION
     }
 
     pub(crate) fn partition(&self) -> Option<partition::Index> {
@@ -327,7 +365,7 @@ impl JobRef {
         let block = block.cast::<Block<F, T>>();
         let header = Header {
             state: State::new(with_handle),
-            priority: origin.priority,
+            label: Label::new(origin.priority, origin.class),
             flags: Flags::of(&origin),
             partition: partition.unwrap_or(NO_PARTITION),
             vtable: const { &Block::<F, T>::VTABLE },

@@ -85,6 +85,11 @@ impl Counters {
         self.outside[my_stripe()].refused[reason.index()].fetch_add(1, Relaxed);
     }
 
+    /// How many were refused for this reason.
+    pub(crate) fn refusals(&self, reason: Reason) -> u64 {
+        self.outside.iter().map(|stripe| stripe.refused[reason.index()].load(Relaxed)).sum()
+    }
+
     pub(crate) fn started(&self, worker: usize) {
         let running = &self.workers[worker].running;
         running.store(running.load(Relaxed) + 1, Relaxed);
@@ -114,6 +119,12 @@ impl Counters {
 
     pub(crate) fn running(&self) -> usize {
         self.workers.iter().map(|stripe| stripe.running.load(Relaxed)).sum()
+    }
+
+    /// How many jobs have ended, in whatever way.
+    pub(crate) fn ends(&self) -> u64 {
+        let Totals { completed, panicked, cancelled, discarded, shed, .. } = self.totals();
+        completed + panicked + cancelled + discarded + shed.iter().sum::<u64>()
     }
 
     pub(crate) fn discarded(&self) -> usize {

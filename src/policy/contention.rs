@@ -12,12 +12,10 @@
 //!
 //! More workers than cores wait for each other, which is neither; so waiting counts only as far as
 //! the pool got less than it could have used.
-#![allow(dead_code)] // until the pool uses it
 
 use super::ema::Ema;
 
 mod active;
-#[allow(unused_imports)] // until the pool uses it
 pub(crate) use active::{ActiveWorkers, active_at};
 
 /// How long the shares are averaged for [`ContentionMeter::is_contended`].

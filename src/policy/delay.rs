@@ -91,10 +91,6 @@ impl Judge {
         Self { law, lanes, seen, clock: Watch::default() }
     }
 
-    pub(crate) fn is_off(&self) -> bool {
-        self.law == Law::Off
-    }
-
     /// A job comes in.
     pub(crate) fn pushed(&mut self, now_ns: u64, measured: Measured) {
         if self.clock.was_paused(now_ns, measured.mean_service_ns) {
@@ -270,7 +266,7 @@ mod tests {
             [Law::Interval { target_ns, interval_ns }, Law::Rfc8289 { target_ns, interval_ns }]
         {
             let mut judge = Judge::new(law);
-            let mut take = |judge: &mut Judge, now_ms: u64| {
+            let take = |judge: &mut Judge, now_ms: u64| {
                 judge.takes(wait(now_ms - 50), now_ms * MS, UNKNOWN)
             };
             let shed = (50..500).filter(|&now_ms| take(&mut judge, now_ms)).count();

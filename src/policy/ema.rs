@@ -4,7 +4,6 @@
 //! gap, and stuck while nothing happens. Here a sample stands for the time since the one before, and
 //! gets the share `1 - exp(-dt / tau)` of that time: the closed form of a low-pass filter of first
 //! order whose input was constant meanwhile.
-#![allow(dead_code)] // until the pool uses it
 
 /// The average of a value over about the last `tau` nanoseconds.
 #[derive(Debug, Clone)]

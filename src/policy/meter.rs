@@ -3,7 +3,6 @@
 //! Sources are other people's files and other people's code: a counter may start again from zero, a
 //! clock may jump, a reading may be no number. None of that may reach the average, or the gate that
 //! rests on it would refuse for no reason, or for ever.
-#![allow(dead_code)] // until the pool uses it
 
 use super::ema::Ema;
 

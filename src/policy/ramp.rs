@@ -14,7 +14,6 @@
 //! and swings from "refuse all" to "admit all" above. With the bounds 0.80 and 0.95 and ten times the
 //! capacity that is 0.0296 per sample; samples each 100 ms and an average over 4 s have 0.0247.
 //! Steps are a ramp of no width, which is never stable: they are there for who wants them.
-#![allow(dead_code)] // until the pool uses it
 
 /// How urgent a job is, as far as refusing it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +76,6 @@ impl Ramp {
         } else {
             0.0
         }
-    }
-
-    /// Whether to refuse one job, by a random number from 0 to below 1.
-    pub(crate) fn refuses(&self, busy: Option<f64>, urgency: Urgency, random: f64) -> bool {
-        random < share_of(urgency, self.share(busy))
     }
 }
 
@@ -150,9 +144,9 @@ impl Steps {
 }
 
 impl Level {
-    /// The limit at this level, at least 1.
-    pub(crate) fn limit(self, limit: usize) -> usize {
-        if self >= Self::Halved { (limit / 2).max(1) } else { limit.max(1) }
+    /// Whether the limit is halved.
+    pub(crate) fn halves(self) -> bool {
+        self >= Self::Halved
     }
 
     /// Whether jobs of this urgency are refused.

@@ -4,6 +4,9 @@
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use super::control::{Control, Surroundings};
+use super::gather::Gathered;
+use super::gauge::{Gauge, Parts};
 use super::inside::{Doing, step_inside};
 use super::lanes::Lanes;
 use super::nested::{self, Nest, Shelf};
@@ -12,18 +15,22 @@ use super::stop::Stop;
 use super::worker::Worker;
 use crate::admission::ledger::{Claim, Holding, Ledger, Slot};
 use crate::admission::partition::{self, Partition};
-use crate::admission::{Ask, Door, reason};
+use crate::admission::pressure::Pressure;
+use crate::admission::{Ask, Checks, Door, reason};
 use crate::contain::{Contained, Payload, call_contained, drop_contained, drop_payload};
 use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
+use crate::limit::Limit;
 use crate::observe::counters::{Counted, Counters};
 use crate::observe::load::Load;
-use crate::observe::snapshot::{RejectedCounts, ShedCounts, Snapshot};
-use crate::policy::service::MeanServiceTime;
+use crate::observe::snapshot::{
+    ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
+};
+use crate::policy::delay::Law;
 use crate::priority::Priority;
 use crate::sense::clock::Timeline;
 use crate::sense::fork::Generation;
-use crate::sync::stat::{AtomicU64, Mutex, Relaxed};
+use crate::sync::stat::{Arc as StatArc, AtomicU64, Mutex, Relaxed};
 use crate::sync::{Arc, AtomicUsize, Bell, Ordering};
 
 /// What the builder has validated.
@@ -37,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) stack_size: usize,
     pub(crate) ageing_bound_ns: u64,
+    pub(crate) law: Law,
+    pub(crate) limit: Limit,
     pub(crate) seed: u64,
 }
 
@@ -55,6 +64,9 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) hooks: Hooks,
     pub(crate) ledger: Ledger,
+    pub(crate) pressure: StatArc<Pressure>,
+    pub(crate) control: Control,
+    pub(crate) gauge: Gauge,
     pub(crate) lanes: Lanes,
     pub(crate) shelves: Box<[Shelf]>,
     pub(crate) sleep: Sleep,
@@ -64,7 +76,6 @@ pub(crate) struct Core {
     /// Tells partitions of this pool from those of others.
     id: u64,
     born: Generation,
-    service: Service,
     /// Rings when a job of some scope has ended.
     scoped_ended: Bell,
     /// What keeps the pool open: `Pool`s and `Permit`s. At zero it closes.
@@ -72,14 +83,6 @@ pub(crate) struct Core {
     /// When a line about a detached panic was last written, and how many were not since.
     complaints: Mutex<Complaints>,
     _blocks: Reservation,
-}
-
-/// The mean service time, fed by workers in batches.
-#[derive(Default)]
-struct Service {
-    mean: Mutex<MeanServiceTime>,
-    /// Zero before the first job.
-    published_ns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -95,8 +98,14 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
 
 impl Core {
     /// The shared state, and a nest for each worker to be.
-    pub(crate) fn new(settings: Settings, hooks: Hooks, time: Timeline) -> (Arc<Self>, Vec<Nest>) {
+    pub(crate) fn new(
+        settings: Settings,
+        hooks: Hooks,
+        cpu: Parts,
+        time: Timeline,
+    ) -> (Arc<Self>, Vec<Nest>) {
         let (nests, shelves): (Vec<_>, Vec<_>) = (0..settings.workers).map(nested::nest).unzip();
+        let pressure = StatArc::new(Pressure::new(settings.workers, settings.seed));
         let core = Self {
             hooks,
             ledger: Ledger::new(
@@ -104,8 +113,23 @@ impl Core {
                 settings.critical_reserve,
                 &settings.partitions.iter().map(|(_, partition)| *partition).collect::<Vec<_>>(),
                 settings.max_bytes,
+                StatArc::clone(&pressure),
             ),
-            lanes: Lanes::new(settings.capacity, settings.ageing_bound_ns),
+            control: Control::new(
+                settings.law,
+                &settings.limit,
+                settings.workers,
+                settings.capacity,
+                StatArc::clone(&pressure),
+            ),
+            gauge: Gauge::new(cpu, settings.workers, StatArc::clone(&pressure)),
+            lanes: Lanes::new(
+                settings.capacity,
+                settings.ageing_bound_ns,
+                settings.law,
+                StatArc::clone(&pressure),
+            ),
+            pressure,
             shelves: shelves.into(),
             sleep: Sleep::new(settings.workers),
             stop: Stop::new(),
@@ -113,13 +137,13 @@ impl Core {
             time,
             id: NEXT_ID.fetch_add(1, Relaxed),
             born: Generation::current(),
-            service: Service::default(),
             scoped_ended: Bell::new(),
             keepers: AtomicUsize::new(1),
             complaints: Mutex::default(),
             _blocks: Reservation::new(settings.capacity),
             settings,
         };
+        core.apply_limit();
         (Arc::new(core), nests)
     }
 
@@ -154,7 +178,15 @@ impl Core {
     // ── The door ────────────────────────────────────────────────────────────────────────────
 
     fn door(&self) -> Door<'_> {
-        Door { ledger: &self.ledger, time: &self.time, born: self.born }
+        Door {
+            ledger: &self.ledger,
+            pressure: &self.pressure,
+            time: &self.time,
+            born: self.born,
+            predicts: self.control.law() != Law::Off,
+            gate_always: self.gauge.is_always_armed(),
+            gate_on_backlog: self.gauge.wants_backlog(),
+        }
     }
 
     /// Takes a slot, or says why not.
@@ -166,7 +198,37 @@ impl Core {
     /// As [`admit`](Self::admit), for a job that may wait: a refusal is not counted.
     #[inline]
     pub(crate) fn try_admit(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
-        self.door().admit(ask).or_else(|reason| self.displace(ask, reason).ok_or(reason))
+        self.door().admit(ask).or_else(|reason| match reason {
+            Reason::Cpu => self.admit_after_a_sample(ask),
+            _ => self.displace(ask, reason).ok_or(reason),
+        })
+    }
+
+    /// Where the gate may refuse everything, nobody but those it refuses is left to see that the CPU
+    /// is free again.
+    #[cold]
+    fn admit_after_a_sample(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
+        let sampled = self.gauge.is_always_armed() && self.sample_cpu(self.time.now_ns());
+        if sampled { self.door().admit(ask) } else { Err(Reason::Cpu) }
+    }
+
+    /// Takes a sample of the CPU if one is due; true if it did.
+    #[inline]
+    pub(crate) fn sample_cpu(&self, now_ns: u64) -> bool {
+        self.gauge.is_due(now_ns) && self.sample_cpu_now(now_ns)
+    }
+
+    #[cold]
+    fn sample_cpu_now(&self, now_ns: u64) -> bool {
+        let Some(now) = self.time.instant_at(now_ns) else { return false };
+        let sampled = self.gauge.sample(now_ns, now);
+        if sampled {
+            self.apply_limit();
+            if self.ledger.word().is_closed() {
+                self.activate_all();
+            }
+        }
+        sampled
     }
 
     /// Takes slots for permits, all or none, or says why not.
@@ -203,8 +265,8 @@ impl Core {
     fn backlog(&self) -> Backlog {
         Backlog {
             jobs: self.ledger.word().in_flight() as u32,
-            workers: self.settings.workers as u32,
-            mean_service_ns: self.service.published_ns.load(Relaxed),
+            workers: self.pressure.active_workers() as u32,
+            mean_service_ns: self.pressure.mean_service_ns(),
         }
     }
 
@@ -215,10 +277,12 @@ impl Core {
     pub(crate) fn origin(this: &Arc<Self>, ask: Ask, holding: Holding) -> Origin {
         Origin {
             priority: ask.priority,
+            class: ask.class,
             enqueued_ns: this.time.now_ns(),
             deadline_ns: ask.deadline_ns,
             holding,
             scoped: false,
+            exempt: ask.checks == Checks::Bounds,
             // The `Arc`'s own pointer, which may be made a share of again, see `of_unended`.
             owner: NonNull::new(Arc::as_ptr(this).cast_mut()).expect("never null").cast(),
         }
@@ -244,6 +308,7 @@ impl Core {
             self.lanes.push(job, now_ns);
         }
         self.announce();
+        self.sample_cpu(now_ns);
     }
 
     /// A job can be found in a queue, or can be found again: wakes a worker for it if need be.
@@ -486,27 +551,72 @@ impl Core {
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }
 
+    // ── Control ─────────────────────────────────────────────────────────────────────────────
+
+    /// Takes in what a worker has measured.
+    pub(crate) fn hand_over(&self, gathered: &mut Gathered, now_ns: u64) {
+        let surroundings = Surroundings {
+            capacity: self.ledger.capacity(),
+            arrivals: || self.arrivals(),
+            refusing: self.pressure.gate_is_up() || self.pressure.delays(Priority::Low),
+        };
+        let limit = self.control.hand_over(gathered, now_ns, surroundings);
+        if limit {
+            self.apply_limit();
+        }
+    }
+
+    /// Lets all workers take jobs: what is left is to be worked off as fast as it can.
+    pub(crate) fn activate_all(&self) {
+        self.pressure.set_active_level(self.settings.workers as f64);
+    }
+
+    /// The strictest proposal decides.
+    fn apply_limit(&self) {
+        let halved = self.gauge.is_halved().then(|| self.ledger.capacity() / 2);
+        let adaptive = self.control.limit();
+        let limit = match (adaptive, halved) {
+            (Some(adaptive), Some(halved)) => Some(adaptive.min(halved)),
+            (adaptive, halved) => adaptive.or(halved),
+        };
+        self.ledger.set_limit(limit);
+    }
+
+    /// How many jobs are in flight, if an adaptive limit wants to know.
+    pub(crate) fn in_flight_if_limited(&self) -> Option<usize> {
+        self.control.limit().map(|_| self.ledger.word().in_flight())
+    }
+
+    /// Jobs that came to the door and were let in, or would have been by a pool of more capacity.
+    fn arrivals(&self) -> u64 {
+        const FOR_WANT_OF_CAPACITY: [Reason; 5] =
+            [Reason::Full, Reason::Limit, Reason::QueueDelay, Reason::Cpu, Reason::Deadline];
+        let refused = FOR_WANT_OF_CAPACITY.map(|reason| self.counters.refusals(reason));
+        self.accepted() + refused.iter().sum::<u64>()
+    }
+
+    fn accepted(&self) -> u64 {
+        self.lanes.pushed() + self.shelves.iter().map(Shelf::pushed).sum::<u64>()
+    }
+
+    /// All workers have run out of work: what came before says nothing of what comes.
+    pub(crate) fn comes_to_rest(&self) {
+        if self.control.law() != Law::Off {
+            self.lanes.forget_waits();
+            self.ledger.serve_waiters_if_any();
+        }
+    }
+
     // ── Resizing ────────────────────────────────────────────────────────────────────────────
 
     /// Sets the capacity; the lanes grow first, so that they never have to under their lock.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         self.lanes.make_room(capacity);
         self.ledger.set_capacity(capacity);
+        self.apply_limit();
     }
 
     // ── Looking ─────────────────────────────────────────────────────────────────────────────
-
-    /// Adds to the mean service time what a worker has gathered; false if another was at it.
-    pub(crate) fn add_service(&self, jobs: u64, total_ns: u64) -> bool {
-        let Some(mut mean) = self.service.mean.try_lock() else { return false };
-        mean.add(jobs, total_ns);
-        self.service.published_ns.store(mean.mean_ns().unwrap_or(0).max(1), Relaxed);
-        true
-    }
-
-    pub(crate) fn knows_service_time(&self) -> bool {
-        self.service.published_ns.load(Relaxed) != 0
-    }
 
     /// Queued and running, from one load of the ledger's word, so that they add up.
     pub(crate) fn queued_and_running(&self) -> (usize, usize) {
@@ -517,17 +627,41 @@ impl Core {
     }
 
     pub(crate) fn load(&self) -> Load {
-        Load::new(self.ledger.word().in_flight(), self.ledger.capacity(), self.backlog())
+        Load::new(
+            self.ledger.word().in_flight(),
+            self.ledger.capacity(),
+            self.ledger.limit(),
+            (self.pressure.queued(), self.pressure.door_jobs()),
+            self.gauge.readings().cpu,
+            self.backlog(),
+        )
+    }
+
+    fn queue_delay_state(&self) -> QueueDelayState {
+        let law = self.control.law();
+        let standing = self.lanes.standing();
+        let mean_service_ns = self.pressure.mean_service_ns();
+        let door_jobs = self.pressure.door_jobs();
+        let overdue = self.pressure.delays(Priority::Low);
+        QueueDelayState {
+            target: law.effective_target_ns(mean_service_ns).map(Duration::from_nanos),
+            smallest_wait: standing.smallest_wait_ns.map(Duration::from_nanos),
+            bound: self.control.bound(),
+            door_jobs: (door_jobs != usize::MAX).then_some(door_jobs),
+            offered_load: self.control.offered_load(),
+            predicted_wait: Duration::from_nanos(self.pressure.predicted_wait_ns(Priority::Low)),
+            is_refusing: overdue || standing.is_shedding,
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let totals = self.counters.totals();
         let word = self.ledger.word();
         let running = totals.running.min(word.jobs());
-        let nested: u64 = self.shelves.iter().map(Shelf::pushed).sum();
-        let mean_ns = self.service.published_ns.load(Relaxed);
+        let mean_ns = self.pressure.mean_service_ns();
+        let readings = self.gauge.readings();
         Snapshot {
-            accepted: self.lanes.pushed() + nested,
+            accepted: self.accepted(),
             completed: totals.completed,
             panicked: totals.panicked,
             cancelled: totals.cancelled,
@@ -540,8 +674,21 @@ impl Core {
             running,
             in_flight: word.in_flight(),
             capacity: self.ledger.capacity(),
+            limit: self.ledger.limit(),
             bytes: self.ledger.bytes().used(),
             workers: self.settings.workers,
+            active_workers: self.pressure.active_workers(),
+            cpu: readings.cpu,
+            cpu_per_worker: readings.per_worker,
+            contention: ContentionState {
+                throttled: readings.contention.throttled,
+                other_threads: readings.contention.other_threads,
+                neighbours: readings.contention.neighbours,
+            },
+            cpu_refusal: self.pressure.refusal(Priority::Normal),
+            cpu_readings_ignored: readings.ignored,
+            queue_delay: self.queue_delay_state(),
+            classes: Box::new(self.control.classes()),
             mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
             uptime: Duration::from_nanos(self.time.now_ns()),
         }

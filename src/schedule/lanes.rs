@@ -15,10 +15,12 @@ use std::collections::VecDeque;
 use crossbeam_utils::CachePadded;
 
 use crate::admission::partition;
+use crate::admission::pressure::Pressure;
 use crate::job::JobRef;
 use crate::policy::ageing::{NEVER, due_at};
+use crate::policy::delay::{Judge, Law, Measured, Wait};
 use crate::priority::Priority;
-use crate::sync::stat::{AtomicU64, AtomicUsize as StatUsize, Relaxed};
+use crate::sync::stat::{Arc, AtomicU64, Relaxed};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 /// Holes a ring may have beyond its live entries before it is squeezed.
@@ -42,22 +44,45 @@ impl Occupied {
 pub(crate) struct Lanes {
     rings: CachePadded<Mutex<Rings>>,
     published: CachePadded<Published>,
+    pressure: Arc<Pressure>,
+    law: Law,
     ageing_bound_ns: u64,
+}
+
+/// An entry that a worker has taken.
+pub(crate) struct Taken {
+    pub(crate) job: JobRef,
+    /// It has waited too long, and is to be shed.
+    pub(crate) overdue: bool,
+}
+
+impl From<JobRef> for Taken {
+    /// Work that was begun, which nobody judges any more.
+    fn from(job: JobRef) -> Self {
+        Self { job, overdue: false }
+    }
+}
+
+/// How the queue stands by the law, for the eye.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub(crate) smallest_wait_ns: Option<u64>,
+    pub(crate) is_shedding: bool,
 }
 
 /// What can be known without the lock. Written under it, by plain stores.
 struct Published {
     /// Bits of [`Occupied`]; part of the sleep protocol, see [`super::sleep`].
     occupied: AtomicUsize,
-    queued: StatUsize,
     pushed: AtomicU64,
     /// When the first waiting lane becomes due.
     due_ns: AtomicU64,
 }
 
 struct Rings {
-    lanes: [Ring; 4],
+    lanes: [Ring; Priority::COUNT],
     pushed: u64,
+    judge: Judge,
 }
 
 struct Ring {
@@ -74,7 +99,14 @@ struct Entry {
 
 impl Lanes {
     /// Lanes for at most `capacity` live jobs, all memory taken now.
-    pub(crate) fn new(capacity: usize, ageing_bound_ns: u64) -> Self {
+    ///
+    /// The pressure tells the judge what was measured, and is told how many wait.
+    pub(crate) fn new(
+        capacity: usize,
+        ageing_bound_ns: u64,
+        law: Law,
+        pressure: Arc<Pressure>,
+    ) -> Self {
         let ring = || Ring {
             entries: VecDeque::with_capacity(ring_entries(capacity)),
             live: 0,
@@ -84,13 +116,15 @@ impl Lanes {
             rings: CachePadded::new(Mutex::new(Rings {
                 lanes: [ring(), ring(), ring(), ring()],
                 pushed: 0,
+                judge: Judge::new(law),
             })),
             published: CachePadded::new(Published {
                 occupied: AtomicUsize::new(0),
-                queued: StatUsize::new(0),
                 pushed: AtomicU64::new(0),
                 due_ns: AtomicU64::new(NEVER),
             }),
+            pressure,
+            law,
             ageing_bound_ns,
         }
     }
@@ -103,7 +137,7 @@ impl Lanes {
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.published.queued.load(Relaxed)
+        self.pressure.queued()
     }
 
     /// How many jobs were ever pushed.
@@ -125,32 +159,76 @@ impl Lanes {
         rings.pushed += 1;
         job.set_place(seq);
         rings.lanes[lane].push(seq, job, now_ns);
+        if self.law != Law::Off {
+            rings.judge.pushed(now_ns, self.measured());
+        }
         self.publish(&rings);
     }
 
     /// The oldest job of the highest lane that has one, down to `floor`.
-    pub(crate) fn take(&self, floor: Priority, now_ns: u64) -> Option<JobRef> {
+    pub(crate) fn take(&self, floor: Priority, now_ns: u64) -> Option<Taken> {
         if !self.occupied().at_least(floor) {
             return None;
         }
         let mut rings = self.rings.lock();
-        let lane = (floor.lane()..4).rev().find(|&lane| rings.lanes[lane].live > 0)?;
-        let job = rings.lanes[lane].pop(now_ns);
+        let mut lanes = (floor.lane()..Priority::COUNT).rev();
+        let lane = lanes.find(|&lane| rings.lanes[lane].live > 0)?;
+        let taken = self.pop(&mut rings, lane, now_ns);
         self.publish(&rings);
-        job
+        taken
+    }
+
+    /// Takes the oldest entry of a lane, judges its wait, and notes whether the lane is served with
+    /// it: a job that will not be run serves nobody.
+    #[inline]
+    fn pop(&self, rings: &mut Rings, lane: usize, now_ns: u64) -> Option<Taken> {
+        let job = rings.lanes[lane].pop()?;
+        let overdue = self.law != Law::Off && {
+            let may_be_shed = !job.is_exempt();
+            let wait = Wait { lane, enqueued_ns: job.enqueued_ns(), may_be_shed };
+            rings.judge.takes(wait, now_ns, self.measured())
+        };
+        if !overdue && job.deadline_ns() > now_ns {
+            rings.lanes[lane].note_served(now_ns);
+        }
+        Some(Taken { job, overdue })
+    }
+
+    fn measured(&self) -> Measured {
+        Measured {
+            mean_service_ns: self.pressure.mean_service_ns(),
+            cut_ns: self.pressure.cut_ns(),
+        }
+    }
+
+    /// The workers have run out of work: the law begins anew.
+    pub(crate) fn forget_waits(&self) {
+        if self.law != Law::Off {
+            self.rings.lock().judge.forget();
+        }
+    }
+
+    /// How the queue stands by the law.
+    pub(crate) fn standing(&self) -> Standing {
+        let rings = self.rings.lock();
+        Standing {
+            smallest_wait_ns: rings.judge.smallest_wait_ns(),
+            is_shedding: rings.judge.is_shedding(self.pressure.mean_service_ns()),
+        }
     }
 
     /// The oldest job of the lane that has been due for longest, if one is due.
     #[cold]
-    pub(crate) fn take_due(&self, now_ns: u64) -> Option<JobRef> {
+    pub(crate) fn take_due(&self, now_ns: u64) -> Option<Taken> {
         let mut rings = self.rings.lock();
-        let longest = rings.lanes.iter_mut().min_by_key(|ring| ring.waiting_since_ns)?;
-        if due_at(longest.waiting_since_ns, self.ageing_bound_ns) > now_ns {
+        let waiting_since = |lane: &usize| rings.lanes[*lane].waiting_since_ns;
+        let longest = (0..Priority::COUNT).min_by_key(waiting_since)?;
+        if due_at(waiting_since(&longest), self.ageing_bound_ns) > now_ns {
             return None;
         }
-        let job = longest.pop(now_ns);
+        let taken = self.pop(&mut rings, longest, now_ns);
         self.publish(&rings);
-        job
+        taken
     }
 
     /// Takes the newest entry of a lane whose job may give way, judged by its partition.
@@ -174,7 +252,7 @@ impl Lanes {
     /// lock.
     pub(crate) fn make_room(&self, capacity: usize) {
         let entries = ring_entries(capacity);
-        for lane in 0..4 {
+        for lane in 0..Priority::COUNT {
             let mut roomier = VecDeque::with_capacity(entries);
             let mut rings = self.rings.lock();
             let ring = &mut rings.lanes[lane].entries;
@@ -198,15 +276,15 @@ impl Lanes {
     #[inline]
     fn publish(&self, rings: &Rings) {
         let mut occupied = 0;
-        let mut queued = 0;
+        let mut queued = [0; Priority::COUNT];
         let mut longest_since_ns = NEVER;
         for (lane, ring) in rings.lanes.iter().enumerate() {
             occupied |= usize::from(ring.live > 0) << lane;
-            queued += ring.live;
+            queued[lane] = ring.live;
             longest_since_ns = longest_since_ns.min(ring.waiting_since_ns);
         }
         self.published.occupied.store(occupied, Ordering::Relaxed);
-        self.published.queued.store(queued, Relaxed);
+        self.pressure.set_queued(queued);
         self.published.pushed.store(rings.pushed, Relaxed);
         self.published.due_ns.store(due_at(longest_since_ns, self.ageing_bound_ns), Relaxed);
     }
@@ -227,13 +305,21 @@ impl Ring {
         self.entries.push_back(Entry { seq, job: Some(job) });
     }
 
-    fn pop(&mut self, now_ns: u64) -> Option<JobRef> {
+    fn pop(&mut self) -> Option<JobRef> {
         loop {
             if let Some(job) = self.entries.pop_front()?.job {
                 self.live -= 1;
-                self.waiting_since_ns = if self.live == 0 { NEVER } else { now_ns };
+                if self.live == 0 {
+                    self.waiting_since_ns = NEVER;
+                }
                 return Some(job);
             }
+        }
+    }
+
+    fn note_served(&mut self, now_ns: u64) {
+        if self.live > 0 {
+            self.waiting_since_ns = now_ns;
         }
     }
 
@@ -255,6 +341,7 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::job::Origin;
+    use crate::priority::Class;
     use std::ptr::NonNull;
 
     fn job(priority: Priority) -> JobRef {
@@ -262,11 +349,17 @@ mod tests {
             priority,
             enqueued_ns: 0,
             deadline_ns: NEVER,
+            class: Class::default(),
             holding: Default::default(),
             scoped: false,
+            exempt: false,
             owner: NonNull::dangling(),
         };
         JobRef::detached(|| (), origin)
+    }
+
+    fn lanes(capacity: usize) -> Lanes {
+        Lanes::new(capacity, 100, Law::Off, Arc::new(Pressure::new(1, 0)))
     }
 
     /// Ends what was taken, as its block asks.
@@ -279,13 +372,13 @@ mod tests {
 
     #[test]
     fn higher_lanes_first_and_first_come_first_served_within_one() {
-        let lanes = Lanes::new(8, 100);
+        let lanes = lanes(8);
         for priority in [Priority::Low, Priority::High, Priority::Normal, Priority::High] {
             lanes.push(job(priority), 0);
         }
         let mut order = Vec::new();
-        while let Some(job) = lanes.take(Priority::Low, 0) {
-            order.push(end(job));
+        while let Some(taken) = lanes.take(Priority::Low, 0) {
+            order.push(end(taken.job));
         }
         assert_eq!(order, [1, 3, 2, 0]);
         assert!(!lanes.occupied().any());
@@ -293,21 +386,21 @@ mod tests {
 
     #[test]
     fn a_lane_is_due_one_bound_after_it_began_to_wait_or_was_served() {
-        let lanes = Lanes::new(8, 100);
+        let lanes = lanes(8);
         lanes.push(job(Priority::Low), 50);
         lanes.push(job(Priority::Low), 60);
         assert!(!lanes.has_due(149));
         assert!(lanes.take_due(149).is_none());
         assert!(lanes.has_due(150));
-        end(lanes.take_due(150).expect("due"));
+        end(lanes.take_due(150).expect("due").job);
         assert!(!lanes.has_due(249) && lanes.has_due(250));
-        end(lanes.take_due(250).expect("due again"));
+        end(lanes.take_due(250).expect("due again").job);
         assert!(!lanes.has_due(u64::MAX - 1));
     }
 
     #[test]
     fn removed_entries_leave_no_memory_behind() {
-        let lanes = Lanes::new(2, 100);
+        let lanes = lanes(2);
         lanes.push(job(Priority::Normal), 0);
         for _ in 0..100_000 {
             let job = job(Priority::Normal);
@@ -319,6 +412,6 @@ mod tests {
             let _ = seized.drop_body(crate::job::Outcome::Cancelled).publish();
         }
         assert!(lanes.rings.lock().lanes[1].entries.len() <= 2 + SPARE_HOLES + 1);
-        assert_eq!(end(lanes.take(Priority::Low, 0).expect("the first")), 0);
+        assert_eq!(end(lanes.take(Priority::Low, 0).expect("the first").job), 0);
     }
 }

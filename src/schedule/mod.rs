@@ -2,7 +2,10 @@
 //!
 //! See the README of this folder for the sleep protocol and why no wake-up is lost.
 
+mod control;
 pub(crate) mod core;
+mod gather;
+pub(crate) mod gauge;
 pub(crate) mod inside;
 pub(crate) mod lanes;
 pub(crate) mod nested;

@@ -102,15 +102,18 @@ impl Sleep {
         last
     }
 
-    /// A searching worker becomes a sleeper. It must look once more for work before it parks.
-    pub(crate) fn fall_asleep(&self, worker: usize) {
-        {
+    /// A searching worker becomes a sleeper; true if now all sleep. It must look once more for work
+    /// before it parks.
+    pub(crate) fn fall_asleep(&self, worker: usize) -> bool {
+        let all = {
             let mut sleepers = self.sleepers.lock();
             sleepers.push(worker);
             self.counts.fetch_add(SLEEPING - SEARCHING, Ordering::Relaxed);
-        }
+            sleepers.len() == self.parkers.len()
+        };
         // Pairs with the fence in `notify`.
         fence(Ordering::SeqCst);
+        all
     }
 
     /// A sleeper searches again, whether it was woken (then it is counted as searching already) or

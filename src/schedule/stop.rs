@@ -113,6 +113,7 @@ impl Core {
             *jobs_at_close = jobs;
         }
         self.ledger.close_waiters();
+        self.activate_all();
         self.sleep.wake_all();
     }
 
@@ -136,7 +137,7 @@ impl Core {
         step_inside(self, Doing::Discarding, || {
             let now_ns = self.time.now_ns();
             let next = || {
-                let in_lane = self.lanes.take(Priority::Low, now_ns);
+                let in_lane = self.lanes.take(Priority::Low, now_ns).map(|taken| taken.job);
                 in_lane.or_else(|| self.shelves.iter().find_map(|shelf| shelf.steal(now_ns)))
             };
             let until = until.map(|until| until.max(Instant::now() + DISCARD_AT_LEAST));

@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr::null;
+use std::time::Duration;
 
 use super::core::{Core, Hook};
-use super::lanes::Lanes;
+use super::gather::{Cost, Gathered};
+use super::lanes::{Lanes, Taken};
 use super::nested::{self, Nest, Shelf};
 use crate::admission::partition;
 use crate::contain::call_contained;
@@ -12,16 +14,24 @@ use crate::error::{BuildError, ShedReason};
 use crate::job::{JobRef, JobView, Outcome, Running};
 use crate::observe::counters::Counted;
 use crate::policy::ageing::{PICKS_PER_TURN, Turns};
-use crate::priority::Priority;
-use crate::sync::{Arc, Place, local, spin_until, thread};
+use crate::policy::contention::active_at;
+use crate::priority::{Class, Priority};
+use crate::sense::cpu::thread_cpu_ns;
+use crate::sync::{Arc, Place, local, spin_until, system_now, thread};
 
 /// Every so many picks the oldest comes first, not the newest: two jobs that submit each other for
 /// ever must not starve what lies below them, or in the lane.
 const FAIR_EVERY: u32 = 32;
 
-/// Service times are handed to the pool's mean in batches of this many jobs, or this often.
-const SERVICE_BATCH: u64 = 32;
-const SERVICE_EVERY_NS: u64 = 10_000_000;
+/// Of short jobs, the CPU time of one in so many picks is measured.
+const MEASURE_EVERY: u32 = 256;
+
+/// A worker that is one too many looks this often whether it still is; once in a slice of
+/// [`active_at`].
+const STAND_BY_LOOK: Duration = Duration::from_millis(10);
+/// It takes a job all the same when none has ended for this long, or for so many mean service times.
+const STAND_BY: Duration = Duration::from_millis(100);
+const STAND_BY_SERVICES: u32 = 4;
 
 /// What must be left of a stack for one more job in place: a quarter of it, but at least what the
 /// pool's own frames and a modest body take, and no more than any but an odd body could want.
@@ -46,7 +56,7 @@ pub(crate) struct Worker {
     picks: Cell<u32>,
     /// Time spent in jobs run in place under the present body, which isn't its own.
     in_place_ns: Cell<u64>,
-    gathered: Cell<Gathered>,
+    gathered: RefCell<Gathered>,
     /// Where it listens for the end of the last job of a closed pool.
     settled: RefCell<Place>,
 }
@@ -58,17 +68,10 @@ pub(crate) struct Body {
     /// The body below, which waits for this one.
     parent: *const Body,
     pub(crate) priority: Priority,
+    pub(crate) class: Class,
     pub(crate) deadline_ns: u64,
     pub(crate) partition: Option<partition::Index>,
     pub(crate) queued_for_ns: u64,
-}
-
-/// Service times not yet handed to the pool.
-#[derive(Clone, Copy, Default)]
-struct Gathered {
-    jobs: u64,
-    total_ns: u64,
-    handed_at_ns: u64,
 }
 
 /// What became of an attempt to run a job in place.
@@ -119,6 +122,8 @@ fn main(core: Arc<Core>, index: usize, nest: Nest) {
     }
     let leaving = Leaving(core);
     let worker = Worker::new(Arc::clone(&leaving.0), index, nest);
+    let gauge = &worker.core.gauge;
+    let _clock = gauge.is_watching().then(|| gauge.clocks().register(index));
     let _entered = worker.enter();
     worker.call_hook(worker.core.hooks.on_thread_start.as_ref());
     worker.work();
@@ -152,7 +157,7 @@ impl Worker {
             turns: RefCell::default(),
             picks: Cell::new(0),
             in_place_ns: Cell::new(0),
-            gathered: Cell::default(),
+            gathered: RefCell::new(Gathered::new()),
             settled: RefCell::default(),
         }
     }
@@ -218,13 +223,17 @@ impl Worker {
         let mut now_ns = self.core.time.now_ns();
         // A body may have forked, and returned in the child: that is no worker.
         while !self.core.is_forked() {
-            if let Some(job) = self.pick(now_ns) {
+            if self.is_surplus(now_ns) && !self.stand_by() {
+                now_ns = self.core.time.now_ns();
+                continue;
+            }
+            if let Some(taken) = self.pick(now_ns) {
                 if self.searching.replace(false) {
                     self.found_work();
                 }
                 // The end of one job is the start of the next: one clock read per job.
-                now_ns = self.take_up(job, now_ns);
-            } else if self.rest() {
+                now_ns = self.take_up(taken, now_ns);
+            } else if self.rest(now_ns) {
                 now_ns = self.core.time.now_ns();
             } else {
                 return;
@@ -232,22 +241,64 @@ impl Worker {
         }
     }
 
+    /// Whether this worker is one too many for the CPU that there is.
+    #[inline]
+    fn is_surplus(&self, now_ns: u64) -> bool {
+        let level = self.core.pressure.active_level();
+        level < self.core.settings.workers as f64
+            && self.index >= active_at(level, now_ns)
+            && self.core.has_work()
+    }
+
+    /// Leaves the work to the others while the CPU is contended. True if nobody has ended anything
+    /// for so long that this worker had better take a job all the same: those that may take jobs could
+    /// be waiting for one that is queued.
+    ///
+    /// It polls, since it waits for a time to come; but only while there is work. While it does it is
+    /// neither a sleeper nor a searcher: nobody relies on it, as if it ran a long body.
+    #[cold]
+    fn stand_by(&self) -> bool {
+        if self.searching.replace(false) {
+            self.found_work();
+        } else {
+            self.wake_peer();
+        }
+        let patience = Duration::from_nanos(self.core.pressure.mean_service_ns());
+        let patience = STAND_BY.max(patience.saturating_mul(STAND_BY_SERVICES));
+        let ends = self.core.counters.ends();
+        let began = system_now();
+        loop {
+            let now = system_now();
+            self.core.sleep.parker(self.index).park_until(now.checked_add(STAND_BY_LOOK));
+            let now_ns = self.core.time.now_ns();
+            self.core.sample_cpu(now_ns);
+            if !self.is_surplus(now_ns) || self.core.counters.ends() != ends {
+                return false;
+            }
+            if system_now().saturating_duration_since(began) >= patience {
+                return true;
+            }
+        }
+    }
+
     /// The next entry to take up, which may be a tombstone. What has waited too long comes first.
-    fn pick(&self, now_ns: u64) -> Option<JobRef> {
+    fn pick(&self, now_ns: u64) -> Option<Taken> {
         self.picks.set(self.picks.get().wrapping_add(1));
         let due = self.pick_due(now_ns);
-        self.turns.borrow_mut().picked(due.is_some());
+        // One that is shed has not been served; the next may be.
+        let served = due.as_ref().is_some_and(|taken| !taken.overdue);
+        self.turns.borrow_mut().picked(served);
         due.or_else(|| self.pick_in_order(now_ns))
     }
 
     /// What has waited for an ageing bound, if it is this worker's turn to serve such.
-    fn pick_due(&self, now_ns: u64) -> Option<JobRef> {
+    fn pick_due(&self, now_ns: u64) -> Option<Taken> {
         if !self.turns.borrow().may_serve_due() {
             return None;
         }
         if self.lanes().has_due(now_ns) {
-            if let Some(job) = self.lanes().take_due(now_ns) {
-                return Some(job);
+            if let Some(taken) = self.lanes().take_due(now_ns) {
+                return Some(taken);
             }
         }
         // Nested jobs wait behind the lanes, too. Looking at every deque costs, so beside a flood of
@@ -260,7 +311,7 @@ impl Worker {
         }
         let bound_ns = self.core.settings.ageing_bound_ns;
         let mut due = self.core.shelves.iter().filter(|shelf| shelf.is_due(now_ns, bound_ns));
-        due.find_map(|shelf| self.steal_live(shelf, now_ns))
+        due.find_map(|shelf| self.steal_live(shelf, now_ns)).map(Taken::from)
     }
 
     /// The oldest entry of a deque that isn't a tombstone.
@@ -275,7 +326,7 @@ impl Worker {
     }
 
     /// Upper lanes, own deque (newest first), normal lane, other deques (oldest first), low lane.
-    fn pick_in_order(&self, now_ns: u64) -> Option<JobRef> {
+    fn pick_in_order(&self, now_ns: u64) -> Option<Taken> {
         if let Some(urgent) = self.lanes().take(Priority::High, now_ns) {
             return Some(urgent);
         }
@@ -284,9 +335,10 @@ impl Worker {
                 return Some(oldest);
             }
         }
-        self.pick_newest(now_ns)
+        let newest = self.pick_newest(now_ns).map(Taken::from);
+        newest
             .or_else(|| self.lanes().take(Priority::Normal, now_ns))
-            .or_else(|| self.steal(now_ns))
+            .or_else(|| self.steal(now_ns).map(Taken::from))
             .or_else(|| self.lanes().take(Priority::Low, now_ns))
     }
 
@@ -298,11 +350,11 @@ impl Worker {
     }
 
     /// The lane, the bottom of the own deque, and the bottom of another in turn.
-    fn pick_oldest(&self, now_ns: u64) -> Option<JobRef> {
+    fn pick_oldest(&self, now_ns: u64) -> Option<Taken> {
         match (self.picks.get() / FAIR_EVERY) % 3 {
             0 => self.lanes().take(Priority::Normal, now_ns),
-            1 => self.shelf().steal(now_ns),
-            _ => self.steal(now_ns),
+            1 => self.shelf().steal(now_ns).map(Taken::from),
+            _ => self.steal(now_ns).map(Taken::from),
         }
     }
 
@@ -329,15 +381,17 @@ impl Worker {
 
     /// Nothing to do: looks around a little longer, then sleeps until there may be something.
     /// False once the pool is over.
-    fn rest(&self) -> bool {
-        self.hand_over_service_times();
+    fn rest(&self, now_ns: u64) -> bool {
+        self.hand_over(now_ns);
         if !self.searching.replace(true) {
             self.core.sleep.start_searching();
         }
         if spin_until(|| self.core.has_work()) {
             return true;
         }
-        self.core.sleep.fall_asleep(self.index);
+        if self.core.sleep.fall_asleep(self.index) {
+            self.core.comes_to_rest();
+        }
         let over = self.is_over();
         if !over && !self.core.has_work() {
             self.core.sleep.parker(self.index).park();
@@ -359,11 +413,13 @@ impl Worker {
     // ── One job ─────────────────────────────────────────────────────────────────────────────
 
     /// Runs the job, or sheds it, or buries what is left of it. Returns the time afterwards.
-    fn take_up(&self, job: JobRef, now_ns: u64) -> u64 {
+    fn take_up(&self, Taken { job, overdue }: Taken, now_ns: u64) -> u64 {
         let unrun = if self.core.stop.is_discarding() {
             Some(Outcome::Discarded)
         } else if job.deadline_ns() <= now_ns {
             Some(Outcome::Shed(ShedReason::Deadline))
+        } else if overdue {
+            Some(Outcome::Shed(ShedReason::QueueDelay))
         } else {
             None
         };
@@ -388,6 +444,7 @@ impl Worker {
             job: job.view(),
             parent: parent.as_ref().map_or(null(), std::ptr::from_ref),
             priority: job.priority(),
+            class: job.class(),
             deadline_ns: job.deadline_ns(),
             partition: job.partition(),
             queued_for_ns: started_ns.saturating_sub(job.enqueued_ns()),
@@ -396,15 +453,25 @@ impl Worker {
         let parents_in_place_ns = self.in_place_ns.replace(0);
         self.core.counters.started(self.index);
 
+        let cpu_before = self.should_measure_cpu(body.class).then(thread_cpu_ns).flatten();
+
         let ended = running.run();
 
+        let cpu_after = cpu_before.and_then(|_| thread_cpu_ns());
         self.body.set(parent);
+        let returned = ended.outcome() == Outcome::Completed;
         self.core.end(ended, self.counted());
 
         let now_ns = self.core.time.now_ns();
         let elapsed_ns = now_ns.saturating_sub(started_ns);
         let children_ns = self.in_place_ns.replace(parents_in_place_ns.saturating_add(elapsed_ns));
-        self.gather(elapsed_ns.saturating_sub(children_ns), now_ns);
+        let service_ns = elapsed_ns.saturating_sub(children_ns);
+        // The job that has just ended was in flight, too.
+        let in_flight = self.core.in_flight_if_limited().map_or(0, |others| others + 1);
+        // What was run in place is not this job's own.
+        let cpu_ns = cpu_after.filter(|_| children_ns == 0).zip(cpu_before);
+        let cpu_ns = cpu_ns.map(|(after, before)| after.saturating_sub(before));
+        self.gather(Cost { class: body.class, returned, service_ns, cpu_ns, in_flight }, now_ns);
         now_ns
     }
 
@@ -498,26 +565,35 @@ impl Worker {
         self.nest.push(job, self.shelf(), now_ns);
     }
 
-    // ── Service times ───────────────────────────────────────────────────────────────────────
+    // ── Measuring ───────────────────────────────────────────────────────────────────────────
 
-    fn gather(&self, service_ns: u64, now_ns: u64) {
-        let mut gathered = self.gathered.get();
-        gathered.jobs += 1;
-        gathered.total_ns = gathered.total_ns.saturating_add(service_ns);
-        self.gathered.set(gathered);
-        if gathered.jobs >= SERVICE_BATCH
-            || now_ns.saturating_sub(gathered.handed_at_ns) >= SERVICE_EVERY_NS
-            || !self.core.knows_service_time()
-        {
-            self.hand_over_service_times();
-            self.gathered.set(Gathered { handed_at_ns: now_ns, ..self.gathered.get() });
+    /// Whether to spend two readings of the thread's CPU clock, some 600 ns, on the next job.
+    #[inline]
+    fn should_measure_cpu(&self, class: Class) -> bool {
+        self.picks.get() % MEASURE_EVERY == 0 || self.gathered.borrow().is_long(class)
+    }
+
+    /// Notes what a body has cost.
+    #[inline]
+    fn gather(&self, cost: Cost, now_ns: u64) {
+        let due = {
+            let mut gathered = self.gathered.borrow_mut();
+            gathered.add(cost);
+            gathered.is_due(now_ns)
+        };
+        if due || self.core.pressure.mean_service_ns() == 0 {
+            self.hand_over(now_ns);
+        }
+        if self.core.gauge.is_due(now_ns) {
+            self.core.gauge.clocks().note(self.index);
+            self.core.sample_cpu(now_ns);
         }
     }
 
-    fn hand_over_service_times(&self) {
-        let gathered = self.gathered.get();
-        if gathered.jobs > 0 && self.core.add_service(gathered.jobs, gathered.total_ns) {
-            self.gathered.set(Gathered { jobs: 0, total_ns: 0, ..gathered });
+    fn hand_over(&self, now_ns: u64) {
+        let mut gathered = self.gathered.borrow_mut();
+        if !gathered.is_empty() {
+            self.core.hand_over(&mut gathered, now_ns);
         }
     }
 }

@@ -10,8 +10,6 @@
 //! `/proc/stat`, which takes long where there are many CPUs and interrupts, for at most a thousandth of
 //! the time.
 
-#![allow(dead_code)] // until the pool uses it
-
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

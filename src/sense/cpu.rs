@@ -3,7 +3,6 @@
 //! Two clocks tell what a thread used. `getrusage(RUSAGE_THREAD)` speaks only for the calling thread,
 //! so workers publish it between jobs. A thread's CPU clock can be read from outside while a body runs
 //! for long. They count the same; the clock is live.
-#![allow(dead_code)] // until the pool uses it
 
 use crate::sync::stat::{Acquire, Arc, AtomicU64, Relaxed, Release};
 

@@ -51,6 +51,7 @@ pub(crate) struct ActiveWorkers {
     time_ns: u64,
     obtained: Ema,
     yielding: Option<Yielding>,
+    at_its_floor: bool,
 }
 
 /// While others take CPU and the pool gives way.
@@ -66,7 +67,7 @@ impl ActiveWorkers {
     pub(crate) fn new(workers: usize) -> Self {
         let workers = workers.max(1) as f64;
         let obtained = Ema::new(OBTAINED_TAU_NS);
-        Self { workers, level: workers, time_ns: 0, obtained, yielding: None }
+        Self { workers, level: workers, time_ns: 0, obtained, yielding: None, at_its_floor: false }
     }
 
     /// Adds a sample of `dt_ns`: what was taken from the pool, and the cores that it got, if known.
@@ -81,6 +82,7 @@ impl ActiveWorkers {
         }
         let shares = shares.clamped();
         let steps = (dt_ns as f64 / STEP_NS).min(MAX_STEPS);
+        let before = self.level;
         if shares.is_throttled() {
             self.lower(steps, 1.0);
         } else if shares.is_taken() {
@@ -89,6 +91,12 @@ impl ActiveWorkers {
             self.yielding = None;
             self.raise(steps);
         }
+        self.at_its_floor = shares.is_contended() && self.level >= before;
+    }
+
+    /// Whether the last sample asked for fewer workers, and there could not be fewer.
+    pub(crate) fn is_at_its_floor(&self) -> bool {
+        self.at_its_floor
     }
 
     /// Fewer workers, as long as that costs the pool no CPU.
@@ -126,10 +134,5 @@ impl ActiveWorkers {
     /// [`active_at`] takes.
     pub(crate) fn level(&self) -> f64 {
         self.level
-    }
-
-    /// The most workers that take jobs at any moment, from 1 to all.
-    pub(crate) fn active(&self) -> usize {
-        self.level.ceil() as usize
     }
 }

@@ -20,8 +20,6 @@
 //! within a fifth, in 3 s of windows.
 //! Where a probe takes more than 0.4 s, the refreshes are 25 probes apart instead of 10 s.
 
-#![allow(dead_code)]
-
 mod baseline;
 mod peak;
 mod refresh;

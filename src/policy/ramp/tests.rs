@@ -20,6 +20,11 @@ impl Random {
     }
 }
 
+/// Whether one job is refused at this CPU use, by a random number from 0 to below 1.
+fn refuses(ramp: &Ramp, busy: f64, urgency: Urgency, random: f64) -> bool {
+    random < share_of(urgency, ramp.share(Some(busy)))
+}
+
 #[test]
 fn linear_between_the_bounds() {
     let ramp = Ramp::new(0.7, 0.9).unwrap();
@@ -72,9 +77,8 @@ fn a_bad_bound_is_named_with_its_value() {
 fn high_priority_and_exempt_work_is_not_shed_like_the_rest() {
     let ramp = Ramp::new(0.7, 0.9).unwrap();
     let mut random = Random(7);
-    let refused = Urgency::ALL.map(|urgency| {
-        (0..10_000).filter(|_| ramp.refuses(Some(0.8), urgency, random.next())).count()
-    });
+    let refused = Urgency::ALL
+        .map(|urgency| (0..10_000).filter(|_| refuses(&ramp, 0.8, urgency, random.next())).count());
     let [low, normal, high, critical] = refused;
     assert!((7_350..=7_650).contains(&low), "{low}");
     assert!((4_850..=5_150).contains(&normal), "{normal}");
@@ -97,35 +101,33 @@ fn the_ends_leave_nothing_to_chance() {
     let ramp = Ramp::new(0.8, 0.95).unwrap();
     let almost_one = 1.0 - f64::EPSILON / 2.0;
     for urgency in [Urgency::Low, Urgency::Normal, Urgency::High] {
-        assert!(ramp.refuses(Some(0.95), urgency, almost_one));
-        assert!(!ramp.refuses(Some(0.80), urgency, 0.0));
+        assert!(refuses(&ramp, 0.95, urgency, almost_one));
+        assert!(!refuses(&ramp, 0.80, urgency, 0.0));
     }
-    assert!(!ramp.refuses(Some(1.0), Urgency::Critical, 0.0));
+    assert!(!refuses(&ramp, 1.0, Urgency::Critical, 0.0));
 }
 
 #[test]
 fn each_step_does_what_it_says_and_what_came_before() {
     let steps = Steps::default();
-    for (busy, limit, low, normal) in [
-        (None, 100, false, false),
-        (Some(f64::NAN), 100, false, false),
-        (Some(0.70), 100, false, false),
-        (Some(0.71), 50, false, false),
-        (Some(0.80), 50, false, false),
-        (Some(0.81), 50, true, false),
-        (Some(0.85), 50, true, false),
-        (Some(0.86), 50, true, true),
-        (Some(f64::INFINITY), 50, true, true),
+    for (busy, halves, low, normal) in [
+        (None, false, false, false),
+        (Some(f64::NAN), false, false, false),
+        (Some(0.70), false, false, false),
+        (Some(0.71), true, false, false),
+        (Some(0.80), true, false, false),
+        (Some(0.81), true, true, false),
+        (Some(0.85), true, true, false),
+        (Some(0.86), true, true, true),
+        (Some(f64::INFINITY), true, true, true),
     ] {
         let level = steps.level(busy);
-        assert_eq!(level.limit(100), limit, "{busy:?}");
+        assert_eq!(level.halves(), halves, "{busy:?}");
         assert_eq!(level.refuses(Urgency::Low), low, "{busy:?}");
         assert_eq!(level.refuses(Urgency::Normal), normal, "{busy:?}");
         assert_eq!(level.refuses(Urgency::High), normal, "{busy:?}");
         assert!(!level.refuses(Urgency::Critical));
     }
-    assert_eq!(Level::Refusing.limit(1), 1);
-    assert_eq!(Level::Refusing.limit(0), 1);
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! What the door judges a job's prospects by: plain integers that the lanes and the workers publish.
+//!
+//! Reading them is all that a refusal costs. They are hints, each by itself, and may be some
+//! milliseconds old: none of them takes part in the accounting of slots, or in a wake-up.
+
+use crossbeam_utils::CachePadded;
+
+use crate::priority::Priority;
+use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
+
+/// A probability of one.
+const CERTAIN: u64 = 1 << 32;
+
+/// The figures of one pool.
+pub(crate) struct Pressure {
+    /// How many jobs wait in the lane of each priority and above. Written by the lanes, under their
+    /// lock, with each job: a cache line of its own.
+    queued: CachePadded<[AtomicUsize; Priority::COUNT]>,
+    /// Written a hundred times a second at most.
+    plan: CachePadded<PlanFigures>,
+    /// How often chance has been asked.
+    draws: CachePadded<AtomicU64>,
+    seed: u64,
+}
+
+struct PlanFigures {
+    door_jobs: AtomicUsize,
+    cut_ns: AtomicU64,
+    /// Zero before the first job.
+    mean_service_ns: AtomicU64,
+    /// The bits of an `f64`: the workers that may take jobs on average.
+    active_level: AtomicU64,
+    /// The queue beyond which the pool counts as backlogged.
+    target_jobs: AtomicUsize,
+    /// The chances that the CPU gate refuses, by priority, in units of 1 / [`CERTAIN`]; that for low
+    /// work is the greatest, that for critical work always zero.
+    refusals: [AtomicU64; Priority::COUNT],
+}
+
+impl Pressure {
+    pub(crate) fn new(workers: usize, seed: u64) -> Self {
+        Self {
+            queued: CachePadded::default(),
+            plan: CachePadded::new(PlanFigures {
+                door_jobs: AtomicUsize::new(usize::MAX),
+                cut_ns: AtomicU64::new(u64::MAX),
+                mean_service_ns: AtomicU64::new(0),
+                active_level: AtomicU64::new((workers as f64).to_bits()),
+                target_jobs: AtomicUsize::new(usize::MAX),
+                refusals: Default::default(),
+            }),
+            draws: CachePadded::default(),
+            seed,
+        }
+    }
+
+    // ── The queue ───────────────────────────────────────────────────────────────────────────
+
+    /// Jobs that wait in the lanes.
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        self.queued_ahead_of(Priority::Low)
+    }
+
+    /// Jobs in the lanes that a new one of this priority finds before it.
+    #[inline]
+    pub(crate) fn queued_ahead_of(&self, priority: Priority) -> usize {
+        self.queued[priority.lane()].load(Relaxed)
+    }
+
+    /// Publishes how many wait in each lane. Plain stores: the caller holds the lanes' lock.
+    #[inline]
+    pub(crate) fn set_queued(&self, in_lanes: [usize; Priority::COUNT]) {
+        let mut at_least = 0;
+        for (lane, waiting) in in_lanes.into_iter().enumerate().rev() {
+            at_least += waiting;
+            self.queued[lane].store(at_least, Relaxed);
+        }
+    }
+
+    /// Whether the wait predicted for a new job of this priority is above the bound.
+    #[inline]
+    pub(crate) fn delays(&self, priority: Priority) -> bool {
+        priority != Priority::Critical && self.queued_ahead_of(priority) >= self.door_jobs()
+    }
+
+    /// The wait predicted for a new job of this priority; zero before anything is known. Its own
+    /// service time is no part of it.
+    pub(crate) fn predicted_wait_ns(&self, priority: Priority) -> u64 {
+        self.drain_ns(self.queued_ahead_of(priority))
+    }
+
+    /// The time in which so many jobs are worked off.
+    pub(crate) fn drain_ns(&self, jobs: usize) -> u64 {
+        let workers = self.active_workers().max(1) as u128;
+        let drain_ns = u128::from(self.mean_service_ns()) * jobs as u128 / workers;
+        u64::try_from(drain_ns).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    pub(crate) fn door_jobs(&self) -> usize {
+        self.plan.door_jobs.load(Relaxed)
+    }
+
+    pub(crate) fn cut_ns(&self) -> u64 {
+        self.plan.cut_ns.load(Relaxed)
+    }
+
+    pub(crate) fn set_plan(&self, door_jobs: usize, cut_ns: u64) {
+        self.plan.door_jobs.store(door_jobs, Relaxed);
+        self.plan.cut_ns.store(cut_ns, Relaxed);
+    }
+
+    /// Zero before the first job.
+    #[inline]
+    pub(crate) fn mean_service_ns(&self) -> u64 {
+        self.plan.mean_service_ns.load(Relaxed)
+    }
+
+    pub(crate) fn set_mean_service_ns(&self, mean_service_ns: u64) {
+        self.plan.mean_service_ns.store(mean_service_ns, Relaxed);
+    }
+
+    /// How many workers may take jobs on average, a fraction of at least 1.
+    #[inline]
+    pub(crate) fn active_level(&self) -> f64 {
+        f64::from_bits(self.plan.active_level.load(Relaxed))
+    }
+
+    /// The same in whole workers.
+    #[inline]
+    pub(crate) fn active_workers(&self) -> usize {
+        self.active_level().ceil() as usize
+    }
+
+    pub(crate) fn set_active_level(&self, level: f64) {
+        self.plan.active_level.store(level.max(1.0).to_bits(), Relaxed);
+    }
+
+    /// Whether the wait predicted for a new job of this priority is above the target.
+    pub(crate) fn is_backlogged(&self, priority: Priority) -> bool {
+        self.queued_ahead_of(priority) > self.plan.target_jobs.load(Relaxed)
+    }
+
+    pub(crate) fn set_target_jobs(&self, jobs: usize) {
+        self.plan.target_jobs.store(jobs, Relaxed);
+    }
+
+    // ── The CPU ─────────────────────────────────────────────────────────────────────────────
+
+    /// Whether the CPU gate has any say at present.
+    #[inline]
+    pub(crate) fn gate_is_up(&self) -> bool {
+        self.plan.refusals[Priority::Low.lane()].load(Relaxed) != 0
+    }
+
+    /// Draws whether the CPU gate refuses a job of this priority.
+    #[cold]
+    pub(crate) fn gate_refuses(&self, priority: Priority) -> bool {
+        let chance = self.plan.refusals[priority.lane()].load(Relaxed);
+        chance != 0 && self.draw() < chance
+    }
+
+    /// The chances with which work is refused, by priority, in falling order.
+    pub(crate) fn set_refusals(&self, chances: [f64; Priority::COUNT]) {
+        for (refusal, chance) in self.plan.refusals.iter().zip(chances) {
+            refusal.store((chance.clamp(0.0, 1.0) * CERTAIN as f64) as u64, Relaxed);
+        }
+    }
+
+    /// The chance with which work of a priority is refused.
+    pub(crate) fn refusal(&self, priority: Priority) -> f64 {
+        self.plan.refusals[priority.lane()].load(Relaxed) as f64 / CERTAIN as f64
+    }
+
+    /// A number below [`CERTAIN`]. With one submitting thread the same for the same seed.
+    fn draw(&self) -> u64 {
+        /// Odd, so that it goes through all numbers: 2^64 over the golden ratio.
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let draw = self.draws.fetch_add(1, Relaxed).wrapping_mul(STEP);
+        u64::from(fastrand::Rng::with_seed(self.seed ^ draw).u32(..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_waits_for_its_own_class_and_those_above() {
+        let pressure = Pressure::new(2, 0);
+        pressure.set_queued([1, 20, 300, 4_000]);
+        let ahead = |priority| pressure.queued_ahead_of(priority);
+        assert_eq!(ahead(Priority::Low), 4_321);
+        assert_eq!(ahead(Priority::Normal), 4_320);
+        assert_eq!(ahead(Priority::High), 4_300);
+        assert_eq!(ahead(Priority::Critical), 4_000);
+        pressure.set_mean_service_ns(10);
+        assert_eq!(pressure.predicted_wait_ns(Priority::Normal), 21_600);
+        pressure.set_plan(4_320, u64::MAX);
+        assert!(pressure.delays(Priority::Normal) && !pressure.delays(Priority::High));
+        pressure.set_plan(0, u64::MAX);
+        assert!(!pressure.delays(Priority::Critical));
+    }
+
+    #[test]
+    fn chance_is_as_likely_as_it_says_and_replays() {
+        let refused = |seed, chance, priority| {
+            let pressure = Pressure::new(2, seed);
+            let low = 1.0 - (1.0 - chance) * (1.0 - chance);
+            pressure.set_refusals([low, chance, chance, 0.0]);
+            (0..10_000).filter(|_| pressure.gate_refuses(priority)).count()
+        };
+        for seed in [0, 1, 77, u64::MAX] {
+            for chance in [0.01, 0.25, 0.5, 0.75, 0.99] {
+                let expected = (chance * 10_000.0) as usize;
+                let got = refused(seed, chance, Priority::Normal);
+                assert!(got.abs_diff(expected) <= 150, "{chance}: {got}");
+                assert_eq!(got, refused(seed, chance, Priority::High), "it replays");
+                assert!(refused(seed, chance, Priority::Low) >= got);
+                assert_eq!(refused(seed, chance, Priority::Critical), 0);
+            }
+            assert_eq!(refused(seed, 0.0, Priority::Low), 0);
+            assert_eq!(refused(seed, 1.0, Priority::Normal), 10_000);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the workers measure, made into what the door goes by.
+//!
+//! There is no thread for this. Workers hand over what they have gathered as they go along; whoever
+//! finds the lock taken tries again later, so nobody ever waits here.
+
+use std::time::Duration;
+
+use super::gather::Gathered;
+use crate::admission::pressure::Pressure;
+use crate::limit::Limit;
+use crate::observe::snapshot::ClassFigures;
+use crate::policy::delay::Law;
+use crate::policy::graded::{Graded, Observed, Plan};
+use crate::policy::limit::{Batch, Limiter};
+use crate::policy::service::MeanServiceTime;
+use crate::priority::Class;
+use crate::sync::stat::{Arc, AtomicU64, AtomicUsize, Mutex, Relaxed};
+
+/// The plan of the door is renewed this often, if jobs end.
+const PLAN_EVERY_NS: u64 = 10_000_000;
+
+/// What counts as a backlog for the CPU gate where no queue delay is set.
+const DEFAULT_TARGET_NS: u64 = 5_000_000;
+
+pub(crate) struct Control {
+    pressure: Arc<Pressure>,
+    law: Law,
+    /// The adaptive limit; [`usize::MAX`] if there is none.
+    limit: AtomicUsize,
+    state: Mutex<State>,
+    /// Of the last plan, for the eye.
+    bound_ns: AtomicU64,
+    /// As the bits of an `f64`.
+    offered_load: AtomicU64,
+}
+
+struct State {
+    service: MeanServiceTime,
+    classes: Box<[ClassMeans; Class::COUNT]>,
+    graded: Option<Graded>,
+    planned_ns: u64,
+    limiter: Option<Limiter>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct ClassMeans {
+    service: MeanServiceTime,
+    cpu: MeanServiceTime,
+}
+
+/// What the pool is like when measurements are handed over.
+pub(crate) struct Surroundings<A> {
+    pub(crate) capacity: usize,
+    /// How many jobs came to the door so far; asked only if a plan is due.
+    pub(crate) arrivals: A,
+    /// Whether something else refuses already, so that a limit must not rise.
+    pub(crate) refusing: bool,
+}
+
+impl Control {
+    pub(crate) fn new(
+        law: Law,
+        limit: &Limit,
+        workers: usize,
+        capacity: usize,
+        pressure: Arc<Pressure>,
+    ) -> Self {
+        let graded = match law {
+            Law::Graded { target_ns } => Some(Graded::new(target_ns)),
+            _ => None,
+        };
+        let mut state = State {
+            service: MeanServiceTime::default(),
+            classes: Box::new([ClassMeans::default(); Class::COUNT]),
+            graded,
+            planned_ns: 0,
+            limiter: limit.limiter(workers, capacity),
+        };
+        let limit = state.limiter.as_mut().map_or(usize::MAX, |limiter| limiter.limit(capacity));
+        Self {
+            pressure,
+            law,
+            limit: AtomicUsize::new(limit),
+            state: Mutex::new(state),
+            bound_ns: AtomicU64::new(u64::MAX),
+            offered_load: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes in what a worker has gathered, unless another is at it. True if the adaptive limit may
+    /// have changed.
+    pub(crate) fn hand_over(
+        &self,
+        gathered: &mut Gathered,
+        now_ns: u64,
+        surroundings: Surroundings<impl FnOnce() -> u64>,
+    ) -> bool {
+        let Some(mut state) = self.state.try_lock() else { return false };
+        let State { service, classes, limiter, .. } = &mut *state;
+        let in_flight = gathered.most_in_flight();
+        let panicked = gathered.take_panicked();
+        service.add(panicked.jobs, panicked.service_ns);
+        for (class, sum) in gathered.drain(now_ns) {
+            service.add(sum.jobs, sum.service_ns);
+            let means = &mut classes[class.index()];
+            means.service.add(sum.jobs, sum.service_ns);
+            means.cpu.add(sum.cpu_jobs, sum.cpu_ns);
+            if let Some(limiter) = limiter {
+                let Class(class) = class;
+                let (jobs, service_ns) = (sum.jobs, sum.service_ns);
+                let batch = Batch { class, jobs, service_ns, in_flight };
+                limiter.add(now_ns, batch, surroundings.capacity, !surroundings.refusing);
+            }
+        }
+        self.pressure.set_mean_service_ns(state.service.mean_ns().unwrap_or(0).max(1));
+        if now_ns.saturating_sub(state.planned_ns) >= PLAN_EVERY_NS || state.planned_ns > now_ns {
+            state.planned_ns = now_ns;
+            self.plan(&mut state, now_ns, surroundings.arrivals);
+        }
+        let Some(limiter) = &mut state.limiter else { return false };
+        let limit = limiter.limit(surroundings.capacity);
+        self.limit.swap(limit, Relaxed) != limit
+    }
+
+    /// Works out the door's integers anew.
+    fn plan(&self, state: &mut State, now_ns: u64, arrivals: impl FnOnce() -> u64) {
+        let Some(mean_service_ns) = state.service.mean_ns().filter(|&mean_ns| mean_ns > 0) else {
+            return;
+        };
+        let active_workers = self.pressure.active_workers();
+        let target_ns = self.law.effective_target_ns(mean_service_ns);
+        let target_ns = target_ns.unwrap_or(DEFAULT_TARGET_NS.max(mean_service_ns));
+        let target_jobs = u128::from(target_ns) * active_workers as u128;
+        let target_jobs = target_jobs / u128::from(mean_service_ns);
+        self.pressure.set_target_jobs(usize::try_from(target_jobs).unwrap_or(usize::MAX));
+        let Some(graded) = &mut state.graded else { return };
+        let served = state.service.jobs();
+        let observed = Observed { arrivals: arrivals(), mean_service_ns, served, active_workers };
+        let Plan { door_jobs, bound_ns, cut_ns } = graded.plan(now_ns, observed);
+        self.pressure.set_plan(door_jobs, cut_ns);
+        self.bound_ns.store(bound_ns, Relaxed);
+        self.offered_load.store(graded.offered_load().to_bits(), Relaxed);
+    }
+
+    /// The adaptive limit, if there is one.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        let limit = self.limit.load(Relaxed);
+        (limit != usize::MAX).then_some(limit)
+    }
+
+    /// The law of the queue delay.
+    pub(crate) fn law(&self) -> Law {
+        self.law
+    }
+
+    /// The wait that the graded door allows at present, once it knows enough.
+    pub(crate) fn bound(&self) -> Option<Duration> {
+        let bound_ns = self.bound_ns.load(Relaxed);
+        (bound_ns != u64::MAX).then(|| Duration::from_nanos(bound_ns))
+    }
+
+    /// The offered load as the graded door sees it.
+    pub(crate) fn offered_load(&self) -> Option<f64> {
+        matches!(self.law, Law::Graded { .. })
+            .then(|| f64::from_bits(self.offered_load.load(Relaxed)))
+    }
+
+    /// What was learned of each class.
+    pub(crate) fn classes(&self) -> [ClassFigures; Class::COUNT] {
+        let classes = *self.state.lock().classes;
+        let duration = |mean: MeanServiceTime| mean.mean_ns().map(Duration::from_nanos);
+        classes.map(|ClassMeans { service, cpu }| ClassFigures {
+            jobs: service.jobs(),
+            mean_service_time: duration(service),
+            mean_cpu_time: duration(cpu),
+        })
+    }
+}
