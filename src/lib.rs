@@ -93,6 +93,7 @@
 pub use loom;
 
 mod admission;
+pub mod breaker;
 mod builder;
 mod contain;
 mod context;
