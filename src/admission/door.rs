@@ -110,13 +110,15 @@ impl<'a> Door<'a> {
         now_ns.saturating_add(wait_ns) >= ask.deadline_ns
     }
 
-    /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
-    /// must run for the gate to learn that the CPU is free again.
+    /// Somebody must run for the gate to learn that the CPU is free again. So a pool with nothing in
+    /// flight always admits, unless its owner wants it otherwise, and so does one whose last sample is
+    /// an age ago.
     #[cold]
     fn gate_refuses(self, ask: Ask) -> bool {
         (self.gate_always || self.ledger.word().in_flight() > 0)
             && (!self.gate_on_backlog || self.pressure.is_backlogged(ask.priority))
             && self.pressure.gate_refuses(ask.priority)
+            && self.time.now_ns() < self.pressure.refusals_until_ns()
     }
 }
 

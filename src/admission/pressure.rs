@@ -35,6 +35,8 @@ struct PlanFigures {
     /// The chances that the CPU gate refuses, by priority, in units of 1 / [`CERTAIN`]; that for low
     /// work is the greatest, that for critical work always zero.
     refusals: [AtomicU64; Priority::COUNT],
+    /// From then on they rest on nothing.
+    refusals_until_ns: AtomicU64,
 }
 
 impl Pressure {
@@ -48,6 +50,7 @@ impl Pressure {
                 active_level: AtomicU64::new((workers as f64).to_bits()),
                 target_jobs: AtomicUsize::new(usize::MAX),
                 refusals: Default::default(),
+                refusals_until_ns: AtomicU64::new(0),
             }),
             draws: CachePadded::default(),
             seed,
@@ -161,8 +164,13 @@ impl Pressure {
         chance != 0 && self.draw() < chance
     }
 
-    /// The chances with which work is refused, by priority, in falling order.
-    pub(crate) fn set_refusals(&self, chances: [f64; Priority::COUNT]) {
+    pub(crate) fn refusals_until_ns(&self) -> u64 {
+        self.plan.refusals_until_ns.load(Relaxed)
+    }
+
+    /// The chances with which work is refused, by priority, in falling order, and until when.
+    pub(crate) fn set_refusals(&self, chances: [f64; Priority::COUNT], until_ns: u64) {
+        self.plan.refusals_until_ns.store(until_ns, Relaxed);
         for (refusal, chance) in self.plan.refusals.iter().zip(chances) {
             refusal.store((chance.clamp(0.0, 1.0) * CERTAIN as f64) as u64, Relaxed);
         }
@@ -208,7 +216,7 @@ mod tests {
         let refused = |seed, chance, priority| {
             let pressure = Pressure::new(2, seed);
             let low = 1.0 - (1.0 - chance) * (1.0 - chance);
-            pressure.set_refusals([low, chance, chance, 0.0]);
+            pressure.set_refusals([low, chance, chance, 0.0], u64::MAX);
             (0..10_000).filter(|_| pressure.gate_refuses(priority)).count()
         };
         for seed in [0, 1, 77, u64::MAX] {

@@ -99,6 +99,20 @@ impl Graded {
         }
         let flooded = share_of(FLOOD, self.offered.fast);
         let overloaded = share_of(OVERLOAD, self.offered.slow).max(flooded);
+        self.plan_for(overloaded, flooded, observed)
+    }
+
+    /// The plan for a pool whose workers have all run out of work: whatever was offered a moment ago,
+    /// it is not overloaded now, and what comes next finds all the patience there is.
+    pub(crate) fn plan_at_rest(&self, observed: Observed) -> Plan {
+        if observed.served < ENOUGH_JOBS || observed.mean_service_ns == 0 {
+            return Plan::OPEN;
+        }
+        self.plan_for(0.0, 0.0, observed)
+    }
+
+    fn plan_for(&self, overloaded: f64, flooded: f64, observed: Observed) -> Plan {
+        let target_ns = self.target_ns.max(observed.mean_service_ns);
         let targets = PATIENCE
             - (PATIENCE - PATIENCE_OVERLOADED) * overloaded
             - (PATIENCE_OVERLOADED - PATIENCE_FLOODED) * flooded;

@@ -238,7 +238,10 @@ impl Core {
 
     /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
     pub(crate) fn claim(&self, ask: Ask) -> Result<Claim, Refusal> {
-        let claim = self.door().check(ask).map_err(|reason| self.refuse(reason))?;
+        // What it waits for is judged again when its turn comes.
+        let bounds = Ask { checks: Checks::Bounds, ..ask };
+        let claim = self.door().check(bounds).map_err(|reason| self.refuse(reason))?;
+        let claim = Claim { meets_delay: ask.checks >= Checks::Delay, ..claim };
         if self.ledger.bytes().can_ever_hold(ask.bytes) {
             Ok(claim)
         } else {
@@ -573,13 +576,20 @@ impl Core {
 
     /// The strictest proposal decides.
     fn apply_limit(&self) {
+        loop {
+            let limit = self.strictest_limit();
+            self.ledger.set_limit(limit);
+            // Of two threads that set it, the one that looked first must not have the last word.
+            if self.strictest_limit() == limit {
+                return;
+            }
+        }
+    }
+
+    fn strictest_limit(&self) -> Option<usize> {
         let halved = self.gauge.is_halved().then(|| self.ledger.capacity() / 2);
         let adaptive = self.control.limit();
-        let limit = match (adaptive, halved) {
-            (Some(adaptive), Some(halved)) => Some(adaptive.min(halved)),
-            (adaptive, halved) => adaptive.or(halved),
-        };
-        self.ledger.set_limit(limit);
+        adaptive.into_iter().chain(halved).min()
     }
 
     /// How many jobs are in flight, if an adaptive limit wants to know.
@@ -603,6 +613,7 @@ impl Core {
     pub(crate) fn comes_to_rest(&self) {
         if self.control.law() != Law::Off {
             self.lanes.forget_waits();
+            self.control.comes_to_rest();
             self.ledger.serve_waiters_if_any();
         }
     }

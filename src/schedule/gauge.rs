@@ -18,9 +18,6 @@ use crate::sense::contention::Sensors;
 use crate::sense::cpu::WorkerClocks;
 use crate::sync::stat::{Arc, AtomicBool, AtomicU64, Mutex, Relaxed};
 
-/// Without a sample for so many time constants an average says nothing of the present.
-const STALE_TIME_CONSTANTS: u64 = 4;
-
 pub(crate) struct Gauge {
     pressure: Arc<Pressure>,
     clocks: Arc<WorkerClocks>,
@@ -155,7 +152,8 @@ impl Gauge {
             }
             Arm::Backlogged | Arm::Always => true,
         };
-        let max_age_ns = watch.time_constant_ns.saturating_mul(STALE_TIME_CONSTANTS);
+        // An average that was not fed for its time constant says nothing of the present.
+        let max_age_ns = watch.time_constant_ns.max(self.sample_every_ns.saturating_mul(2));
         let busy = watch.meter.fresh(now_ns, max_age_ns).filter(|_| armed);
         let refusals = match watch.gate {
             Gating::Ramp(ramp) => {
@@ -168,7 +166,7 @@ impl Gauge {
                 Urgency::ALL.map(|who| f64::from(u8::from(level.refuses(who))))
             }
         };
-        self.pressure.set_refusals(refusals);
+        self.pressure.set_refusals(refusals, now_ns.saturating_add(max_age_ns));
         if let Some(active) = &watch.active {
             self.pressure.set_active_level(active.level());
         }

@@ -584,7 +584,8 @@ impl Worker {
         if due || self.core.pressure.mean_service_ns() == 0 {
             self.hand_over(now_ns);
         }
-        if self.core.gauge.is_due(now_ns) {
+        // In a forked child locks may be held for ever by threads that don't exist.
+        if self.core.gauge.is_due(now_ns) && !self.core.is_forked() {
             self.core.gauge.clocks().note(self.index);
             self.core.sample_cpu(now_ns);
         }
