@@ -236,6 +236,7 @@ impl Builder {
         let ageing_bound_ns = BuildError::check_ns("ageing_bound", self.ageing_bound)?;
         let law = self.queue_delay.law()?;
         self.limit.check(capacity)?;
+        let limiter = self.limit.limiter(workers, capacity);
         let gate = self.cpu_gate.map(CpuGate::check).transpose()?;
         let cpu = Parts {
             // In a model there is no CPU to read.
@@ -257,10 +258,10 @@ impl Builder {
             stack_size: self.stack_size,
             ageing_bound_ns,
             law,
-            limit: self.limit,
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
         };
-        let (core, nests) = Core::new(settings, self.hooks, cpu, Timeline::new(self.clock));
+        let (core, nests) =
+            Core::new(settings, self.hooks, cpu, limiter, Timeline::new(self.clock));
         worker::start(&core, nests)?;
         Ok(Pool::from_core(core))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cpu::{CpuSource, Process};
 use crate::error::BuildError;
 use crate::policy::ramp::{BadShare, Ramp, Steps};
+use crate::schedule::gauge::{Arm, GateSettings, Gating};
 
 /// What the pool does about a busy CPU, for [`Builder::cpu_gate`](crate::Builder::cpu_gate).
 ///
@@ -56,20 +57,6 @@ pub struct CpuGate {
 enum Rule {
     Between(f64, f64),
     Steps(f64, f64, f64),
-}
-
-/// When the [`CpuGate`] refuses at all.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Arm {
-    /// While the CPU is throttled by a quota, or taken by other threads or processes, and letting
-    /// fewer workers take jobs has not cured that. Never by the pool's own work alone.
-    #[default]
-    Contended,
-    /// While the wait predicted for the job is above the queue delay's target.
-    Backlogged,
-    /// Whenever the CPU is busy.
-    Always,
 }
 
 /// Whether fewer workers take jobs while the CPU is contended, for
@@ -153,14 +140,14 @@ impl CpuGate {
     }
 
     /// What the pool goes by, if it makes sense.
-    pub(crate) fn check(self) -> Result<Checked, BuildError> {
+    pub(crate) fn check(self) -> Result<GateSettings, BuildError> {
         let rule = match self.rule {
             Rule::Between(lo, hi) => Ramp::new(lo, hi).map(Gating::Ramp),
             Rule::Steps(halve, drop_low, refuse) => {
                 Steps::new(halve, drop_low, refuse).map(Gating::Steps)
             }
         };
-        Ok(Checked {
+        Ok(GateSettings {
             rule: rule.map_err(bad_share)?,
             arm: self.arm,
             time_constant_ns: BuildError::check_ns("cpu_gate.time_constant", self.time_constant)?,
@@ -168,21 +155,6 @@ impl CpuGate {
             source: self.source,
         })
     }
-}
-
-/// A gate whose settings make sense.
-pub(crate) struct Checked {
-    pub(crate) rule: Gating,
-    pub(crate) arm: Arm,
-    pub(crate) time_constant_ns: u64,
-    pub(crate) sample_every_ns: u64,
-    pub(crate) source: Box<dyn CpuSource>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Gating {
-    Ramp(Ramp),
-    Steps(Steps),
 }
 
 fn bad_share(BadShare { setting, value, expected }: BadShare) -> BuildError {

@@ -124,7 +124,7 @@ pub use admission::partition::Partition;
 pub use builder::Builder;
 pub use context::{Context, context, is_cancelled};
 pub use cpu::{CpuReading, CpuSource};
-pub use cpu_gate::{ActiveWorkers, Arm, CpuGate};
+pub use cpu_gate::{ActiveWorkers, CpuGate};
 pub use error::{BuildError, JobError, Panic, Reason, Refusal, Rejected, ShedReason};
 pub use handle::{CancelOnDrop, Canceller, JobHandle, JobId};
 pub use limit::Limit;
@@ -135,7 +135,7 @@ pub use observe::snapshot::{
 pub use pool::Pool;
 pub use priority::{Class, Priority};
 pub use queue_delay::QueueDelay;
-pub use schedule::{Shutdown, ShutdownReport};
+pub use schedule::{Arm, Shutdown, ShutdownReport};
 pub use scope::{Scope, ScopedHandle};
 pub use sense::clock::Clock;
 pub use submit::{JobSpec, PartitionId, Permit};

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::gather::Gathered;
 use crate::admission::pressure::Pressure;
-use crate::limit::Limit;
 use crate::observe::snapshot::ClassFigures;
 use crate::policy::delay::Law;
 use crate::policy::graded::{Graded, Observed, Plan};
@@ -39,7 +38,8 @@ struct State {
     classes: Box<[ClassMeans; Class::COUNT]>,
     graded: Option<Graded>,
     planned_ns: u64,
-    limiter: Option<Limiter>,
+    /// Some kilobytes, which most pools don't need.
+    limiter: Option<Box<Limiter>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -60,8 +60,7 @@ pub(crate) struct Surroundings<A> {
 impl Control {
     pub(crate) fn new(
         law: Law,
-        limit: &Limit,
-        workers: usize,
+        limiter: Option<Limiter>,
         capacity: usize,
         pressure: Arc<Pressure>,
     ) -> Self {
@@ -74,7 +73,7 @@ impl Control {
             classes: Box::new([ClassMeans::default(); Class::COUNT]),
             graded,
             planned_ns: 0,
-            limiter: limit.limiter(workers, capacity),
+            limiter: limiter.map(Box::new),
         };
         let limit = state.limiter.as_mut().map_or(usize::MAX, |limiter| limiter.limit(capacity));
         Self {

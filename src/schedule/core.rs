@@ -20,13 +20,13 @@ use crate::admission::{Ask, Checks, Door, reason};
 use crate::contain::{Contained, Payload, call_contained, drop_contained, drop_payload};
 use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
-use crate::limit::Limit;
 use crate::observe::counters::{Counted, Counters};
 use crate::observe::load::Load;
 use crate::observe::snapshot::{
     ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
 };
 use crate::policy::delay::Law;
+use crate::policy::limit::Limiter;
 use crate::priority::Priority;
 use crate::sense::clock::Timeline;
 use crate::sense::fork::Generation;
@@ -45,7 +45,6 @@ pub(crate) struct Settings {
     pub(crate) stack_size: usize,
     pub(crate) ageing_bound_ns: u64,
     pub(crate) law: Law,
-    pub(crate) limit: Limit,
     pub(crate) seed: u64,
 }
 
@@ -102,6 +101,7 @@ impl Core {
         settings: Settings,
         hooks: Hooks,
         cpu: Parts,
+        limiter: Option<Limiter>,
         time: Timeline,
     ) -> (Arc<Self>, Vec<Nest>) {
         let (nests, shelves): (Vec<_>, Vec<_>) = (0..settings.workers).map(nested::nest).unzip();
@@ -117,8 +117,7 @@ impl Core {
             ),
             control: Control::new(
                 settings.law,
-                &settings.limit,
-                settings.workers,
+                limiter,
                 settings.capacity,
                 StatArc::clone(&pressure),
             ),

@@ -8,14 +8,13 @@ use std::time::Instant;
 
 use crate::admission::pressure::Pressure;
 use crate::contain::{Contained, contain, drop_payload};
-use crate::cpu::{CpuSource, WorkerTable};
-use crate::cpu_gate::{Arm, Checked, Gating};
 use crate::policy::contention::{ActiveWorkers, Contention, ContentionMeter};
 use crate::policy::ema::Ema;
 use crate::policy::meter::CpuMeter;
-use crate::policy::ramp::{Urgency, share_of};
+use crate::policy::ramp::{Ramp, Steps, Urgency, share_of};
 use crate::sense::contention::Sensors;
 use crate::sense::cpu::WorkerClocks;
+use crate::sense::source::{CpuSource, WorkerTable};
 use crate::sync::stat::{Arc, AtomicBool, AtomicU64, Mutex, Relaxed};
 
 pub(crate) struct Gauge {
@@ -62,10 +61,40 @@ pub(crate) struct Readings {
     pub(crate) ignored: u64,
 }
 
+/// When the [`CpuGate`](crate::CpuGate) refuses at all.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Arm {
+    /// While the CPU is throttled by a quota, or taken by other threads or processes, and letting
+    /// fewer workers take jobs has not cured that. Never by the pool's own work alone.
+    #[default]
+    Contended,
+    /// While the wait predicted for the job is above the queue delay's target.
+    Backlogged,
+    /// Whenever the CPU is busy.
+    Always,
+}
+
+/// A CPU gate, validated by the builder.
+pub(crate) struct GateSettings {
+    pub(crate) rule: Gating,
+    pub(crate) arm: Arm,
+    pub(crate) time_constant_ns: u64,
+    pub(crate) sample_every_ns: u64,
+    pub(crate) source: Box<dyn CpuSource>,
+}
+
+/// How CPU use becomes refusals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gating {
+    Ramp(Ramp),
+    Steps(Steps),
+}
+
 /// What the gauge is made of.
 pub(crate) struct Parts {
     /// None: nothing is refused because of the CPU, and nothing is read.
-    pub(crate) gate: Option<Checked>,
+    pub(crate) gate: Option<GateSettings>,
     /// Whether fewer workers take jobs under contention.
     pub(crate) adaptive: bool,
     /// Whether time is the system's, so that the machine's own counters go with it.

@@ -14,5 +14,6 @@ mod stop;
 pub(crate) mod worker;
 
 pub(crate) use self::core::{Core, Hooks, Settings};
+pub use gauge::Arm;
 pub use stop::{Shutdown, ShutdownReport};
 pub(crate) use worker::Worker;

@@ -9,4 +9,5 @@ pub(crate) mod cpu;
 pub(crate) mod fixture;
 pub(crate) mod fork;
 pub(crate) mod host;
+pub(crate) mod source;
 mod text;
