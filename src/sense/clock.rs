@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::contain::{Contained, contain, drop_payload};
-use crate::sync::system_now;
+use crate::sync::{system_now, system_ns};
 
 /// Where the pool reads the time it judges by: deadlines, ageing, service time.
 ///
@@ -41,24 +41,31 @@ pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 pub(crate) struct Timeline {
     clock: Option<Contained<Box<dyn Clock>>>,
     epoch: Instant,
+    /// The same moment as the system counts it.
+    epoch_ns: u64,
 }
 
 impl Timeline {
     /// Starts at the present of `clock`, or of the system's monotonic clock.
     pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> Self {
         let epoch = clock.as_ref().map_or_else(system_now, |clock| clock.now());
-        Self { clock: clock.map(Contained::new), epoch }
+        Self { clock: clock.map(Contained::new), epoch, epoch_ns: system_ns() }
     }
 
+    #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
-        let now = match &self.clock {
-            None => system_now(),
-            // User code: on a worker its panic would cost the thread.
-            Some(clock) => contain(|| clock.now()).unwrap_or_else(|payload| {
-                drop_payload(payload);
-                Instant::now()
-            }),
-        };
+        match &self.clock {
+            None => system_ns().saturating_sub(self.epoch_ns),
+            Some(clock) => self.now_ns_by(&***clock),
+        }
+    }
+
+    fn now_ns_by(&self, clock: &dyn Clock) -> u64 {
+        // User code: on a worker its panic would cost the thread.
+        let now = contain(|| clock.now()).unwrap_or_else(|payload| {
+            drop_payload(payload);
+            Instant::now()
+        });
         // A clock at the end of its days is not past a deadline that never comes.
         self.ns_at(now).min(NO_DEADLINE - 1)
     }
