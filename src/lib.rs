@@ -95,6 +95,7 @@ pub use loom;
 mod admission;
 pub mod breaker;
 mod builder;
+pub mod client;
 mod contain;
 mod context;
 pub mod cpu;
