@@ -104,6 +104,7 @@ mod error;
 mod handle;
 mod job;
 mod limit;
+pub mod load;
 mod observe;
 mod policy;
 mod pool;
