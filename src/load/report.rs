@@ -37,8 +37,7 @@ pub const ENDPOINT_LOAD_METRICS_BIN: &str = "endpoint-load-metrics-bin";
 /// # From a pool
 ///
 /// [`LoadReport::from`] a [`Load`] sets `application_utilization` to the load's score, and the named
-/// metrics `in_flight` and `capacity`. It leaves `cpu_utilization` empty, since the score is about
-/// slots; set it if you know it. gRPC and Envoy weigh by `application_utilization` if it is there and
+/// metrics `in_flight` and `capacity`; `cpu_utilization` to the CPU use, if the pool knows it. gRPC and Envoy weigh by `application_utilization` if it is there and
 /// not 0, else by `cpu_utilization` (gRFC A58), and so does [`utilization`](Self::utilization).
 ///
 /// ```
@@ -246,6 +245,7 @@ impl From<&Load> for LoadReport {
     fn from(load: &Load) -> Self {
         let named = [("in_flight", load.in_flight), ("capacity", load.capacity)];
         Self {
+            cpu_utilization: load.cpu,
             application_utilization: Some(load.score),
             named_metrics: named.map(|(name, slots)| (name.to_owned(), slots as f64)).into(),
             ..Self::default()
