@@ -102,6 +102,7 @@ pub mod cpu;
 mod cpu_gate;
 mod error;
 mod handle;
+pub mod hold;
 mod job;
 mod limit;
 pub mod load;
