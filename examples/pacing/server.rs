@@ -1,4 +1,5 @@
-//! The server: a slot of the pool first, then the request.
+//! The server: a slot of the pool first, then the request. Who is refused is closed later, by one
+//! thread for all, so that the answer gets through and the acceptor is free at once.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+#[cfg(unix)]
+use weirpool::hold::TcpRefusal;
 use weirpool::{Pool, Shutdown};
 
 use crate::AnyError;
@@ -33,13 +36,14 @@ impl Server {
         let over = Arc::new(AtomicBool::new(false));
         let acceptor = thread::Builder::new().name("acceptor".to_owned()).spawn({
             let (pool, over, service) = (pool.clone(), Arc::clone(&over), options.service);
+            let refusals = Refusals::new()?;
             move || {
                 for connection in listener.incoming() {
                     if over.load(SeqCst) {
                         return;
                     }
                     if let Ok(connection) = connection {
-                        answer(&pool, connection, service);
+                        answer(&pool, &refusals, connection, service);
                     }
                 }
             }
@@ -60,10 +64,10 @@ impl Server {
     }
 }
 
-fn answer(pool: &Pool, mut connection: TcpStream, service: Duration) {
+fn answer(pool: &Pool, refusals: &Refusals, mut connection: TcpStream, service: Duration) {
     // The slot comes before the request is read, so that a refusal costs next to nothing.
     let Ok(permit) = pool.try_reserve() else {
-        return refuse(pool, connection);
+        return refusals.refuse(pool, connection);
     };
     let own = pool.clone();
     let job = move || {
@@ -81,14 +85,30 @@ fn answer(pool: &Pool, mut connection: TcpStream, service: Duration) {
     }
 }
 
-/// Answers that there is no room, and closes.
-///
-/// This is the place to hold the connection for a while instead, so that closing costs nothing in the
-/// peak and clients that come back at once are slowed down.
-fn refuse(pool: &Pool, mut connection: TcpStream) {
-    let _ = Answer::write(false, &pool.load(), &mut connection);
-    // What was not read when a connection closes makes the system reset it, and the answer is lost.
-    let _ = connection.shutdown(std::net::Shutdown::Write);
-    let _ = connection.set_read_timeout(Some(Duration::from_millis(5)));
-    let _ = connection.read(&mut [0; 64]);
+/// Who was refused and is not closed yet.
+struct Refusals {
+    #[cfg(unix)]
+    held: TcpRefusal,
+}
+
+impl Refusals {
+    fn new() -> Result<Self, AnyError> {
+        Ok(Self {
+            #[cfg(unix)]
+            held: TcpRefusal::builder().linger(Duration::from_secs(1)).build()?,
+        })
+    }
+
+    /// Answers that there is no room.
+    #[cfg(unix)]
+    fn refuse(&self, pool: &Pool, connection: TcpStream) {
+        self.held.refuse(connection, Answer::text(false, &pool.load()));
+    }
+
+    /// Answers that there is no room, and closes: if the client has sent more than was read, its system
+    /// may drop the answer.
+    #[cfg(not(unix))]
+    fn refuse(&self, pool: &Pool, mut connection: TcpStream) {
+        let _ = Answer::write(false, &pool.load(), &mut connection);
+    }
 }

@@ -24,6 +24,11 @@ pub(crate) struct Answer {
 impl Answer {
     /// What a server that is loaded like this says.
     pub(crate) fn write(accepted: bool, load: &Load, to: &mut TcpStream) -> io::Result<()> {
+        to.write_all(Self::text(accepted, load).as_bytes())
+    }
+
+    /// The same as a text.
+    pub(crate) fn text(accepted: bool, load: &Load) -> String {
         let mut text = String::from(if accepted { "200\n" } else { "503\n" });
         if let Some(report) = LoadReport::from(load).to_text() {
             text += &format!("{ENDPOINT_LOAD_METRICS}: {report}\n");
@@ -32,7 +37,7 @@ impl Answer {
             let wait = load.retry_after().unwrap_or_default();
             text += &format!("retry-after: {}\n", RetryAfter::after(wait));
         }
-        to.write_all(text.as_bytes())
+        text
     }
 
     fn read(text: &str) -> Option<Self> {
