@@ -85,6 +85,20 @@ impl<'a> Door<'a> {
         if ask.checks >= Checks::Delay && self.pressure.delays(ask.priority) {
             return Err(self.unless_closed(Reason::QueueDelay));
         }
+        self.claim(ask)
+    }
+
+    /// As [`check`](Self::check) for one who is ready to wait, also for a shorter queue.
+    pub(crate) fn check_to_wait(self, ask: Ask) -> Result<Claim, Reason> {
+        match self.check(ask) {
+            Err(Reason::QueueDelay) => self.claim(ask),
+            checked => checked,
+        }
+    }
+
+    /// What is asked of the ledger.
+    #[inline]
+    fn claim(self, ask: Ask) -> Result<Claim, Reason> {
         let partition = match ask.partition {
             None => None,
             Some(Membership::Of(index)) => Some(index),

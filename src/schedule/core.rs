@@ -238,7 +238,7 @@ impl Core {
 
     /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
     pub(crate) fn claim(&self, ask: Ask) -> Result<Claim, Refusal> {
-        let claim = self.door().check(ask).map_err(|reason| self.refuse(reason))?;
+        let claim = self.door().check_to_wait(ask).map_err(|reason| self.refuse(reason))?;
         if self.ledger.bytes().can_ever_hold(ask.bytes) {
             Ok(claim)
         } else {
