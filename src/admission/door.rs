@@ -141,5 +141,6 @@ pub(crate) fn reason(no_slot: NoSlot) -> Reason {
         NoSlot::Bytes => Reason::Bytes,
         NoSlot::Limit => Reason::Limit,
         NoSlot::Full => Reason::Full,
+        NoSlot::Delay => Reason::QueueDelay,
     }
 }

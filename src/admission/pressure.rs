@@ -84,6 +84,14 @@ impl Pressure {
         priority != Priority::Critical && self.queued_ahead_of(priority) >= self.door_jobs()
     }
 
+    /// The same with so many more before it than are queued; asked only if there is a bound.
+    pub(crate) fn delays_behind(&self, priority: Priority, more: impl FnOnce() -> usize) -> bool {
+        let bound = self.door_jobs();
+        priority != Priority::Critical
+            && bound != usize::MAX
+            && self.queued_ahead_of(priority).saturating_add(more()) >= bound
+    }
+
     /// The wait predicted for a new job of this priority; zero before anything is known. Its own
     /// service time is no part of it.
     pub(crate) fn predicted_wait_ns(&self, priority: Priority) -> u64 {

@@ -405,7 +405,7 @@ impl Core {
         }
         let claim = self.door().check(ask).ok()?;
         let wanted = claim.holding;
-        if self.ledger.waiters().come_before(claim) {
+        if self.ledger.waiters().come_before(claim).is_some() {
             return None;
         }
         if !self.ledger.bytes().take(wanted.bytes) {
