@@ -603,6 +603,7 @@ impl Core {
     pub(crate) fn comes_to_rest(&self) {
         if self.control.law() != Law::Off {
             self.lanes.forget_waits();
+            self.control.rest();
             self.ledger.serve_waiters_if_any();
         }
     }
@@ -648,7 +649,7 @@ impl Core {
             smallest_wait: standing.smallest_wait_ns.map(Duration::from_nanos),
             bound: self.control.bound(),
             door_jobs: (door_jobs != usize::MAX).then_some(door_jobs),
-            offered_load: self.control.offered_load(),
+            offered_load: self.control.offered_load(self.time.now_ns(), self.arrivals()),
             predicted_wait: Duration::from_nanos(self.pressure.predicted_wait_ns(Priority::Low)),
             is_refusing: overdue || standing.is_shedding,
         }
