@@ -124,13 +124,21 @@ impl<'a> Door<'a> {
         now_ns.saturating_add(wait_ns) >= ask.deadline_ns
     }
 
-    /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
-    /// must run for the gate to learn that the CPU is free again.
     #[cold]
     fn gate_refuses(self, ask: Ask) -> bool {
+        self.meets_gate(ask.priority) && self.pressure.gate_refuses(ask.priority)
+    }
+
+    /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
+    /// must run for the gate to learn that the CPU is free again.
+    fn meets_gate(self, priority: Priority) -> bool {
         (self.gate_always || self.ledger.word().in_flight() > 0)
-            && (!self.gate_on_backlog || self.pressure.is_backlogged(ask.priority))
-            && self.pressure.gate_refuses(ask.priority)
+            && (!self.gate_on_backlog || self.pressure.is_backlogged(priority))
+    }
+
+    /// The chance that the CPU gate refuses a job of this priority now.
+    pub(crate) fn gate_chance(self, priority: Priority) -> f64 {
+        if self.meets_gate(priority) { self.pressure.refusal(priority) } else { 0.0 }
     }
 }
 

@@ -137,6 +137,12 @@ impl Ledger {
         self.limit.load(Relaxed).min(self.capacity.load(Relaxed)) as usize
     }
 
+    /// What may be in flight before work that is not critical is refused, partitions apart.
+    pub(crate) fn ordinary_bound(&self) -> usize {
+        let unreserved = self.capacity().saturating_sub(self.critical_reserve as usize);
+        self.limit().min(unreserved)
+    }
+
     /// Sets the adaptive limit, at least 1; none for the capacity alone.
     pub(crate) fn set_limit(&self, limit: Option<usize>) {
         let limit = limit.map_or(NO_LIMIT, |limit| limit.max(1) as u64);

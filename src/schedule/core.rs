@@ -628,14 +628,23 @@ impl Core {
     }
 
     pub(crate) fn load(&self) -> Load {
-        Load::new(
-            self.ledger.word().in_flight(),
-            self.ledger.capacity(),
-            self.ledger.limit(),
-            (self.pressure.queued(), self.pressure.door_jobs()),
-            self.gauge.readings().cpu,
-            self.backlog(),
-        )
+        let share =
+            |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+        let in_flight = self.ledger.word().in_flight();
+        let shares = [
+            share(in_flight, self.ledger.ordinary_bound()),
+            share(self.pressure.queued(), self.pressure.door_jobs()),
+            self.cpu_refusal(self.time.now_ns()),
+        ];
+        let cpu = self.gauge.readings().cpu;
+        Load::new(in_flight, self.ledger.capacity(), shares, cpu, self.backlog())
+    }
+
+    /// The chance that the CPU gate refuses a job of normal priority. Where nothing is in flight and
+    /// a sample is due, the next to come takes it, and nothing is known before.
+    fn cpu_refusal(&self, now_ns: u64) -> f64 {
+        let unknown = self.ledger.word().in_flight() == 0 && self.gauge.is_due(now_ns);
+        if unknown { 0.0 } else { self.door().gate_chance(Priority::Normal) }
     }
 
     fn queue_delay_state(&self) -> QueueDelayState {
@@ -686,7 +695,7 @@ impl Core {
                 other_threads: readings.contention.other_threads,
                 neighbours: readings.contention.neighbours,
             },
-            cpu_refusal: self.pressure.refusal(Priority::Normal),
+            cpu_refusal: self.cpu_refusal(self.time.now_ns()),
             cpu_readings_ignored: readings.ignored,
             queue_delay: self.queue_delay_state(),
             classes: Box::new(self.control.classes()),
