@@ -56,7 +56,7 @@ pub(crate) struct Door<'a> {
 impl<'a> Door<'a> {
     /// Asks for a slot; the first reason in the documented order is the one reported.
     ///
-    /// No clock is read unless the job has a deadline, no chance is drawn unless the CPU gate is up,
+    /// No clock is read unless the job has a deadline or the CPU gate refuses it, no chance is drawn unless the CPU gate is up,
     /// no lock is taken unless somebody waits, nothing is allocated.
     #[inline]
     pub(crate) fn admit(self, ask: Ask) -> Result<Slot<'a>, Reason> {
@@ -124,9 +124,13 @@ impl<'a> Door<'a> {
         now_ns.saturating_add(wait_ns) >= ask.deadline_ns
     }
 
+    /// What was measured too long ago refuses nobody: while one long job runs, and all others are
+    /// refused, there is nobody who would measure anew.
     #[cold]
     fn gate_refuses(self, ask: Ask) -> bool {
-        self.meets_gate(ask.priority) && self.pressure.gate_refuses(ask.priority)
+        self.meets_gate(ask.priority)
+            && self.pressure.gate_refuses(ask.priority)
+            && !self.pressure.are_refusals_stale(self.time.now_ns())
     }
 
     /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody

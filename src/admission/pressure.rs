@@ -35,6 +35,8 @@ struct PlanFigures {
     /// The chances that the CPU gate refuses, by priority, in units of 1 / [`CERTAIN`]; that for low
     /// work is the greatest, that for critical work always zero.
     refusals: [AtomicU64; Priority::COUNT],
+    /// After this moment they say nothing any more.
+    refusals_until_ns: AtomicU64,
 }
 
 impl Pressure {
@@ -48,6 +50,7 @@ impl Pressure {
                 active_level: AtomicU64::new((workers as f64).to_bits()),
                 target_jobs: AtomicUsize::new(usize::MAX),
                 refusals: Default::default(),
+                refusals_until_ns: AtomicU64::new(u64::MAX),
             }),
             draws: CachePadded::default(),
             seed,
@@ -174,6 +177,16 @@ impl Pressure {
         for (refusal, chance) in self.plan.refusals.iter().zip(chances) {
             refusal.store((chance.clamp(0.0, 1.0) * CERTAIN as f64) as u64, Relaxed);
         }
+    }
+
+    /// Until when those chances hold if nobody sets them anew.
+    pub(crate) fn set_refusals_until(&self, until_ns: u64) {
+        self.plan.refusals_until_ns.store(until_ns, Relaxed);
+    }
+
+    /// Whether the chances are too old to refuse by.
+    pub(crate) fn are_refusals_stale(&self, now_ns: u64) -> bool {
+        now_ns > self.plan.refusals_until_ns.load(Relaxed)
     }
 
     /// The chance with which work of a priority is refused.

@@ -169,6 +169,7 @@ impl Gauge {
             }
         };
         self.pressure.set_refusals(refusals);
+        self.pressure.set_refusals_until(now_ns.saturating_add(max_age_ns));
         if let Some(active) = &watch.active {
             self.pressure.set_active_level(active.level());
         }
