@@ -167,6 +167,13 @@ impl Control {
         self.bound_ns.store(bound_ns, Relaxed);
     }
 
+    /// The capacity is another; the adaptive limit may be so, too.
+    pub(crate) fn resize(&self, capacity: usize) {
+        if let Some(limiter) = &self.state.lock().limiter {
+            self.limit.store(limiter.limit(capacity), Relaxed);
+        }
+    }
+
     /// The adaptive limit, if there is one.
     pub(crate) fn limit(&self) -> Option<usize> {
         let limit = self.limit.load(Relaxed);

@@ -614,6 +614,7 @@ impl Core {
     pub(crate) fn set_capacity(&self, capacity: usize) {
         self.lanes.make_room(capacity);
         self.ledger.set_capacity(capacity);
+        self.control.resize(self.ledger.capacity());
         self.apply_limit();
     }
 
