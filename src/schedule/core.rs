@@ -24,7 +24,7 @@ use crate::limit::Limit;
 use crate::observe::counters::{Counted, Counters};
 use crate::observe::load::Load;
 use crate::observe::snapshot::{
-    ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
+    ClassTable, ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
 };
 use crate::policy::delay::Law;
 use crate::priority::Priority;
@@ -700,7 +700,7 @@ impl Core {
             cpu_refusal: self.cpu_refusal(self.time.now_ns()),
             cpu_readings_ignored: readings.ignored,
             queue_delay: self.queue_delay_state(),
-            classes: Box::new(self.control.classes()),
+            classes: ClassTable(Box::new(self.control.classes())),
             mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
             uptime: Duration::from_nanos(self.time.now_ns()),
         }
