@@ -56,7 +56,7 @@ pub(crate) struct Door<'a> {
 impl<'a> Door<'a> {
     /// Asks for a slot; the first reason in the documented order is the one reported.
     ///
-    /// No clock is read unless the job has a deadline, no chance is drawn unless the CPU gate is up,
+    /// No clock is read unless the job has a deadline or the CPU gate refuses it, no chance is drawn unless the CPU gate is up,
     /// no lock is taken unless somebody waits, nothing is allocated.
     #[inline]
     pub(crate) fn admit(self, ask: Ask) -> Result<Slot<'a>, Reason> {
@@ -85,6 +85,20 @@ impl<'a> Door<'a> {
         if ask.checks >= Checks::Delay && self.pressure.delays(ask.priority) {
             return Err(self.unless_closed(Reason::QueueDelay));
         }
+        self.claim(ask)
+    }
+
+    /// As [`check`](Self::check) for one who is ready to wait, also for a shorter queue.
+    pub(crate) fn check_to_wait(self, ask: Ask) -> Result<Claim, Reason> {
+        match self.check(ask) {
+            Err(Reason::QueueDelay) => self.claim(ask),
+            checked => checked,
+        }
+    }
+
+    /// What is asked of the ledger.
+    #[inline]
+    fn claim(self, ask: Ask) -> Result<Claim, Reason> {
         let partition = match ask.partition {
             None => None,
             Some(Membership::Of(index)) => Some(index),
@@ -110,15 +124,25 @@ impl<'a> Door<'a> {
         now_ns.saturating_add(wait_ns) >= ask.deadline_ns
     }
 
-    /// Somebody must run for the gate to learn that the CPU is free again. So a pool with nothing in
-    /// flight always admits, unless its owner wants it otherwise, and so does one whose last sample is
-    /// an age ago.
+    /// What was measured too long ago refuses nobody: while one long job runs, and all others are
+    /// refused, there is nobody who would measure anew.
     #[cold]
     fn gate_refuses(self, ask: Ask) -> bool {
-        (self.gate_always || self.ledger.word().in_flight() > 0)
-            && (!self.gate_on_backlog || self.pressure.is_backlogged(ask.priority))
+        self.meets_gate(ask.priority)
             && self.pressure.gate_refuses(ask.priority)
-            && self.time.now_ns() < self.pressure.refusals_until_ns()
+            && !self.pressure.are_refusals_stale(self.time.now_ns())
+    }
+
+    /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
+    /// must run for the gate to learn that the CPU is free again.
+    fn meets_gate(self, priority: Priority) -> bool {
+        (self.gate_always || self.ledger.word().in_flight() > 0)
+            && (!self.gate_on_backlog || self.pressure.is_backlogged(priority))
+    }
+
+    /// The chance that the CPU gate refuses a job of this priority now.
+    pub(crate) fn gate_chance(self, priority: Priority) -> f64 {
+        if self.meets_gate(priority) { self.pressure.refusal(priority) } else { 0.0 }
     }
 }
 
@@ -129,5 +153,6 @@ pub(crate) fn reason(no_slot: NoSlot) -> Reason {
         NoSlot::Bytes => Reason::Bytes,
         NoSlot::Limit => Reason::Limit,
         NoSlot::Full => Reason::Full,
+        NoSlot::Delay => Reason::QueueDelay,
     }
 }

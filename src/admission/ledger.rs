@@ -32,6 +32,8 @@ pub(crate) enum NoSlot {
     Limit,
     /// The bound of this class of work is reached.
     Full,
+    /// Somebody waits before it for a shorter queue.
+    Delay,
 }
 
 /// What one job asks of the ledger.
@@ -135,6 +137,12 @@ impl Ledger {
         self.limit.load(Relaxed).min(self.capacity.load(Relaxed)) as usize
     }
 
+    /// What may be in flight before work that is not critical is refused, partitions apart.
+    pub(crate) fn ordinary_bound(&self) -> usize {
+        let unreserved = self.capacity().saturating_sub(self.critical_reserve as usize);
+        self.limit().min(unreserved)
+    }
+
     /// Sets the adaptive limit, at least 1; none for the capacity alone.
     pub(crate) fn set_limit(&self, limit: Option<usize>) {
         let limit = limit.map_or(NO_LIMIT, |limit| limit.max(1) as u64);
@@ -191,9 +199,16 @@ impl Ledger {
     ///
     /// What is queued was published before the returns that came after it; the waiter's flag, by
     /// which those find it, is set before this look. So the last of them, at the latest, serves it.
-    pub(super) fn grant(&self, claim: Claim) -> Result<(), NoSlot> {
-        if claim.meets_delay && self.pressure.delays(claim.priority) {
-            return Err(NoSlot::Full);
+    ///
+    /// `granted` tells how many slots of this class and above are promised to others, whose jobs will
+    /// be queued before this one. Each of them comes back, used or not, and serves the line again.
+    pub(super) fn grant(
+        &self,
+        claim: Claim,
+        granted: impl FnOnce() -> usize,
+    ) -> Result<(), NoSlot> {
+        if claim.meets_delay && self.pressure.delays_behind(claim.priority, granted) {
+            return Err(NoSlot::Delay);
         }
         self.take_parts(self.guess(), claim, Holder::Permit, 1)
     }
@@ -201,10 +216,10 @@ impl Ledger {
     #[inline]
     fn take_for(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
         let word = self.guess();
-        let taken = if word.has_waiters() && self.waiters.come_before(claim) {
-            Err(NoSlot::Full)
-        } else {
-            self.take_parts(word, claim, holder, count)
+        let comes_before = if word.has_waiters() { self.waiters.come_before(claim) } else { None };
+        let taken = match comes_before {
+            Some(waits_for) => Err(self.first_bound(claim, count).unwrap_or(waits_for)),
+            None => self.take_parts(word, claim, holder, count),
         };
         if !claim.holding.is_plain() {
             // On the way it may have held, for an instant, what a waiter could not have then.
@@ -335,6 +350,14 @@ impl Ledger {
                 Err(current) => word = Word(current),
             }
         }
+    }
+
+    /// The bound that stands in the way of so many of the common part, if one does.
+    #[cold]
+    fn first_bound(&self, claim: Claim, count: u64) -> Option<NoSlot> {
+        let critical = claim.priority == Priority::Critical;
+        let is_common = claim.holding.partition.is_none();
+        is_common.then(|| self.common_room(self.word(), critical, count).err()).flatten()
     }
 
     /// Of all that stands in the way of so many, what is reported first: partition, bytes, the bound.

@@ -35,7 +35,7 @@ struct PlanFigures {
     /// The chances that the CPU gate refuses, by priority, in units of 1 / [`CERTAIN`]; that for low
     /// work is the greatest, that for critical work always zero.
     refusals: [AtomicU64; Priority::COUNT],
-    /// From then on they rest on nothing.
+    /// After this moment they say nothing any more.
     refusals_until_ns: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl Pressure {
                 active_level: AtomicU64::new((workers as f64).to_bits()),
                 target_jobs: AtomicUsize::new(usize::MAX),
                 refusals: Default::default(),
-                refusals_until_ns: AtomicU64::new(0),
+                refusals_until_ns: AtomicU64::new(u64::MAX),
             }),
             draws: CachePadded::default(),
             seed,
@@ -85,6 +85,14 @@ impl Pressure {
     #[inline]
     pub(crate) fn delays(&self, priority: Priority) -> bool {
         priority != Priority::Critical && self.queued_ahead_of(priority) >= self.door_jobs()
+    }
+
+    /// The same with so many more before it than are queued; asked only if there is a bound.
+    pub(crate) fn delays_behind(&self, priority: Priority, more: impl FnOnce() -> usize) -> bool {
+        let bound = self.door_jobs();
+        priority != Priority::Critical
+            && bound != usize::MAX
+            && self.queued_ahead_of(priority).saturating_add(more()) >= bound
     }
 
     /// The wait predicted for a new job of this priority; zero before anything is known. Its own
@@ -174,6 +182,16 @@ impl Pressure {
         for (refusal, chance) in self.plan.refusals.iter().zip(chances) {
             refusal.store((chance.clamp(0.0, 1.0) * CERTAIN as f64) as u64, Relaxed);
         }
+    }
+
+    /// Until when those chances hold if nobody sets them anew.
+    pub(crate) fn set_refusals_until(&self, until_ns: u64) {
+        self.plan.refusals_until_ns.store(until_ns, Relaxed);
+    }
+
+    /// Whether the chances are too old to refuse by.
+    pub(crate) fn are_refusals_stale(&self, now_ns: u64) -> bool {
+        now_ns > self.plan.refusals_until_ns.load(Relaxed)
     }
 
     /// The chance with which work of a priority is refused.

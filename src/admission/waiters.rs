@@ -65,6 +65,8 @@ struct Lines {
 
 struct Waiting {
     claim: Claim,
+    /// What a head could not have when it was last served.
+    waits_for: NoSlot,
     waker: Option<Waker>,
 }
 
@@ -73,13 +75,21 @@ impl Waiters {
         Self { lines: Mutex::new(Lines::default()), contained: AtomicU64::new(0) }
     }
 
-    /// Whether somebody in the same line, of the same priority or a higher one, came before.
+    /// Whether somebody in the same line, of the same priority or a higher one, came before; and then
+    /// why one who comes after is refused. That is the limit or the queue if the other waits for
+    /// those; what else it waits for is its own, and those who come after it find the pool full.
     #[cold]
-    pub(crate) fn come_before(&self, claim: Claim) -> bool {
+    pub(crate) fn come_before(&self, claim: Claim) -> Option<NoSlot> {
         let lines = self.lines.lock();
-        let line = lines.waiting.get(&claim.holding.partition);
-        let head = line.and_then(|line| line.first_key_value());
-        head.is_some_and(|((priority, _), _)| priority.0 >= claim.priority)
+        let line = lines.waiting.get(&claim.holding.partition)?;
+        let ((Reverse(priority), _), head) = line.first_key_value()?;
+        if *priority < claim.priority {
+            return None;
+        }
+        Some(match head.waits_for {
+            NoSlot::Limit | NoSlot::Delay => head.waits_for,
+            _ => NoSlot::Full,
+        })
     }
 
     /// Joins the end of its line; may be served at once.
@@ -90,7 +100,7 @@ impl Waiters {
             lines.next_turn += 1;
             if !lines.closed {
                 let line = lines.waiting.entry(ticket.line()).or_default();
-                line.insert(ticket.rank, Waiting { claim, waker: None });
+                line.insert(ticket.rank, Waiting { claim, waits_for: NoSlot::Full, waker: None });
                 // After the insertion, so that a return which sees the flag finds the waiter. If
                 // the ledger is closed by now, its closing is about to empty the lines.
                 ledger.announce_waiters();
@@ -170,6 +180,11 @@ impl Waiters {
     }
 }
 
+/// Greater than the rank of all who are of this priority or above, not of those below.
+fn rank_below(priority: Priority) -> Rank {
+    (Reverse(priority), u64::MAX)
+}
+
 impl Lines {
     fn find(&mut self, ticket: &Ticket) -> Option<&mut Waiting> {
         self.waiting.get_mut(&ticket.line())?.get_mut(&ticket.rank)
@@ -189,14 +204,21 @@ impl Lines {
         let mut woken = Vec::new();
         let mut blocked = Vec::new();
         while let Some((rank, line)) = self.best_head(&blocked) {
-            match ledger.grant(self.waiting[&line][&rank].claim) {
+            let Self { waiting, granted, .. } = self;
+            let head = waiting.get_mut(&line).and_then(|line| line.get_mut(&rank));
+            let head = head.expect("it is the head");
+            let granted = || granted.range(..rank_below(rank.0.0)).count();
+            match ledger.grant(head.claim, granted) {
                 Ok(()) => {
                     let served = self.remove(line, rank).expect("it was the head");
                     self.granted.insert(rank);
                     woken.extend(served.waker);
                 }
                 Err(NoSlot::Closed) => break,
-                Err(_) => blocked.push(line),
+                Err(no_slot) => {
+                    head.waits_for = no_slot;
+                    blocked.push(line);
+                }
             }
         }
         if self.waiting.is_empty() {

@@ -121,10 +121,15 @@ impl Counters {
         self.workers.iter().map(|stripe| stripe.running.load(Relaxed)).sum()
     }
 
-    /// How many jobs have ended, in whatever way.
-    pub(crate) fn ends(&self) -> u64 {
-        let Totals { completed, panicked, cancelled, discarded, shed, .. } = self.totals();
-        completed + panicked + cancelled + discarded + shed.iter().sum::<u64>()
+    /// How many jobs workers have ended, in whatever way.
+    pub(crate) fn ends_by_workers(&self) -> u64 {
+        let ends = |stripe: &Stripe| {
+            let Stripe { completed, panicked, discarded, .. } = stripe;
+            let shed: u64 = stripe.shed.iter().map(|shed| shed.load(Relaxed)).sum();
+            [completed, panicked, discarded].map(|ended| ended.load(Relaxed)).iter().sum::<u64>()
+                + shed
+        };
+        self.workers.iter().map(|stripe| ends(stripe)).sum()
     }
 
     pub(crate) fn discarded(&self) -> usize {

@@ -14,8 +14,9 @@ use crate::error::{Backlog, Reason, Refusal};
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// From 0 (idle) to 1 (refusing): the larger of the slots in use, as a share of the limit in force,
-    /// and of the queue, as a share of what the queue delay allows.
+    /// From 0 (idle) to 1 (refusing): the largest of the slots in use, as a share of those that work
+    /// other than critical may use now, of the queue, as a share of what the queue delay allows, and
+    /// of the chance that the CPU gate refuses a job of normal priority.
     pub score: f64,
     /// Slots in use.
     pub in_flight: usize,
@@ -28,17 +29,15 @@ pub struct Load {
 }
 
 impl Load {
-    /// `queued` jobs of so many that are allowed.
+    /// The score is the largest of the shares.
     pub(crate) fn new(
         in_flight: usize,
         capacity: usize,
-        limit: usize,
-        (queued, allowed): (usize, usize),
+        shares: [f64; 3],
         cpu: Option<f64>,
         backlog: Backlog,
     ) -> Self {
-        let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
-        let score = share(in_flight, limit).max(share(queued, allowed)).min(1.0);
+        let score = shares.into_iter().fold(0.0, f64::max).min(1.0);
         Self { score, in_flight, capacity, cpu, backlog }
     }
 

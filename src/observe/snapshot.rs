@@ -1,5 +1,6 @@
 //! The pool's figures at one moment.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Reason, ShedReason};
@@ -74,7 +75,7 @@ pub struct Snapshot {
     /// How the queue stands.
     pub queue_delay: QueueDelayState,
     /// By class; see [`class`](Self::class).
-    pub(crate) classes: Box<[ClassFigures; Class::COUNT]>,
+    pub(crate) classes: ClassTable,
     /// The mean time in the body, queue wait not included; none before the first job has ended.
     pub mean_service_time: Option<Duration>,
     /// Time since the pool was built, by its clock.
@@ -84,7 +85,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// What was learned of the jobs of one class.
     pub fn class(&self, class: Class) -> ClassFigures {
-        self.classes[class.index()]
+        self.classes.0[class.index()]
     }
 }
 
@@ -138,6 +139,18 @@ pub struct ClassFigures {
     /// The mean CPU time of the body, measured on all jobs of a millisecond and more, and a sample of
     /// the others; none before the first measurement and where threads have no CPU clock.
     pub mean_cpu_time: Option<Duration>,
+}
+
+/// The figures of all classes.
+#[derive(Clone)]
+pub(crate) struct ClassTable(pub(crate) Box<[ClassFigures; Class::COUNT]>);
+
+impl fmt::Debug for ClassTable {
+    /// Only of those in use, by their number: sixty empty ones would hide the rest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_use = self.0.iter().enumerate().filter(|(_, figures)| figures.jobs > 0);
+        f.debug_map().entries(in_use).finish()
+    }
 }
 
 /// Jobs refused, by [`Reason`].

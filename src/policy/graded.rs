@@ -68,6 +68,28 @@ impl Plan {
     /// Before anything is known.
     pub(crate) const OPEN: Self =
         Self { door_jobs: usize::MAX, bound_ns: u64::MAX, cut_ns: u64::MAX };
+
+    /// Less patience for lasting overload, and for a flood still less; both from 0 to 1.
+    fn graded(target_ns: u64, observed: Observed, overloaded: f64, flooded: f64) -> Self {
+        let targets = PATIENCE
+            - (PATIENCE - PATIENCE_OVERLOADED) * overloaded
+            - (PATIENCE_OVERLOADED - PATIENCE_FLOODED) * flooded;
+        let bound_ns = target_ns as f64 * targets;
+        let cut_ns = target_ns as f64 * (CUT - (CUT - CUT_OVERLOADED) * overloaded);
+        let workers = observed.active_workers.max(1) as f64;
+        Self {
+            // At least one per worker, since the target is never below one service time.
+            door_jobs: (bound_ns * workers / observed.mean_service_ns as f64) as usize,
+            bound_ns: bound_ns as u64,
+            cut_ns: cut_ns as u64,
+        }
+    }
+}
+
+impl Observed {
+    fn knows_too_little(self) -> bool {
+        self.served < ENOUGH_JOBS || self.mean_service_ns == 0
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -94,37 +116,22 @@ impl Graded {
     pub(crate) fn plan(&mut self, now_ns: u64, observed: Observed) -> Plan {
         let target_ns = self.target_ns.max(observed.mean_service_ns);
         self.offered.update(now_ns, observed, target_ns);
-        if observed.served < ENOUGH_JOBS || observed.mean_service_ns == 0 {
+        if observed.knows_too_little() {
             return Plan::OPEN;
         }
         let flooded = share_of(FLOOD, self.offered.fast);
         let overloaded = share_of(OVERLOAD, self.offered.slow).max(flooded);
-        self.plan_for(overloaded, flooded, observed)
+        Plan::graded(target_ns, observed, overloaded, flooded)
     }
 
-    /// The plan for a pool whose workers have all run out of work: whatever was offered a moment ago,
-    /// it is not overloaded now, and what comes next finds all the patience there is.
+    /// The plan for a pool that has nothing to do, whatever was before: with all patience. The
+    /// averages stay as they are, since a moment without work is no end of an overload; time will
+    /// tell.
     pub(crate) fn plan_at_rest(&self, observed: Observed) -> Plan {
-        if observed.served < ENOUGH_JOBS || observed.mean_service_ns == 0 {
+        if observed.knows_too_little() {
             return Plan::OPEN;
         }
-        self.plan_for(0.0, 0.0, observed)
-    }
-
-    fn plan_for(&self, overloaded: f64, flooded: f64, observed: Observed) -> Plan {
-        let target_ns = self.target_ns.max(observed.mean_service_ns);
-        let targets = PATIENCE
-            - (PATIENCE - PATIENCE_OVERLOADED) * overloaded
-            - (PATIENCE_OVERLOADED - PATIENCE_FLOODED) * flooded;
-        let bound_ns = target_ns as f64 * targets;
-        let cut_ns = target_ns as f64 * (CUT - (CUT - CUT_OVERLOADED) * overloaded);
-        let workers = observed.active_workers.max(1) as f64;
-        Plan {
-            // At least one per worker, since the target is never below one service time.
-            door_jobs: (bound_ns * workers / observed.mean_service_ns as f64) as usize,
-            bound_ns: bound_ns as u64,
-            cut_ns: cut_ns as u64,
-        }
+        Plan::graded(self.target_ns.max(observed.mean_service_ns), observed, 0.0, 0.0)
     }
 
     /// The offered load, as a multiple of the capacity, over the last second or so.

@@ -13,7 +13,7 @@ use crate::policy::graded::{Graded, Observed, Plan};
 use crate::policy::limit::{Batch, Limiter};
 use crate::policy::service::MeanServiceTime;
 use crate::priority::Class;
-use crate::sync::stat::{Arc, AtomicU64, AtomicUsize, Mutex, Relaxed};
+use crate::sync::stat::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed};
 
 /// The plan of the door is renewed this often, if jobs end.
 const PLAN_EVERY_NS: u64 = 10_000_000;
@@ -29,8 +29,8 @@ pub(crate) struct Control {
     state: Mutex<State>,
     /// Of the last plan, for the eye.
     bound_ns: AtomicU64,
-    /// As the bits of an `f64`.
-    offered_load: AtomicU64,
+    /// Whether the last plan has less than all patience.
+    strict: AtomicBool,
 }
 
 struct State {
@@ -82,7 +82,7 @@ impl Control {
             limit: AtomicUsize::new(limit),
             state: Mutex::new(state),
             bound_ns: AtomicU64::new(u64::MAX),
-            offered_load: AtomicU64::new(0),
+            strict: AtomicBool::new(false),
         }
     }
 
@@ -154,10 +154,44 @@ impl Control {
         let target_jobs = target_jobs / u128::from(mean_service_ns);
         self.pressure.set_target_jobs(usize::try_from(target_jobs).unwrap_or(usize::MAX));
         let Some(graded) = &mut state.graded else { return };
-        let served = state.service.jobs();
-        let observed = Observed { arrivals: arrivals(), mean_service_ns, served, active_workers };
-        self.publish(graded.plan(now_ns, observed));
-        self.offered_load.store(graded.offered_load().to_bits(), Relaxed);
+        let observed = self.observed(&state.service, arrivals());
+        let plan = graded.plan(now_ns, observed);
+        self.strict.store(plan.bound_ns < graded.plan_at_rest(observed).bound_ns, Relaxed);
+        self.publish(plan);
+    }
+
+    /// All workers have run out of work: what was before says nothing of what comes next, so the door
+    /// has all its patience until it knows better.
+    pub(crate) fn rest(&self) {
+        if !self.strict.load(Relaxed) {
+            return;
+        }
+        let state = self.state.lock();
+        if let Some(graded) = &state.graded {
+            self.strict.store(false, Relaxed);
+            self.publish(graded.plan_at_rest(self.observed(&state.service, 0)));
+        }
+    }
+
+    fn observed(&self, service: &MeanServiceTime, arrivals: u64) -> Observed {
+        Observed {
+            arrivals,
+            mean_service_ns: service.mean_ns().unwrap_or(0),
+            served: service.jobs(),
+            active_workers: self.pressure.active_workers(),
+        }
+    }
+
+    fn publish(&self, Plan { door_jobs, bound_ns, cut_ns }: Plan) {
+        self.pressure.set_plan(door_jobs, cut_ns);
+        self.bound_ns.store(bound_ns, Relaxed);
+    }
+
+    /// The capacity is another; the adaptive limit may be so, too.
+    pub(crate) fn resize(&self, capacity: usize) {
+        if let Some(limiter) = &self.state.lock().limiter {
+            self.limit.store(limiter.limit(capacity), Relaxed);
+        }
     }
 
     /// The adaptive limit, if there is one.
@@ -177,10 +211,12 @@ impl Control {
         (bound_ns != u64::MAX).then(|| Duration::from_nanos(bound_ns))
     }
 
-    /// The offered load as the graded door sees it.
-    pub(crate) fn offered_load(&self) -> Option<f64> {
-        matches!(self.law, Law::Graded { .. })
-            .then(|| f64::from_bits(self.offered_load.load(Relaxed)))
+    /// The offered load as the graded door would see it now.
+    pub(crate) fn offered_load(&self, now_ns: u64, arrivals: u64) -> Option<f64> {
+        let state = self.state.lock();
+        let mut graded = state.graded.clone()?;
+        graded.plan(now_ns, self.observed(&state.service, arrivals));
+        Some(graded.offered_load())
     }
 
     /// What was learned of each class.

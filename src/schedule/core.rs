@@ -23,7 +23,7 @@ use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
 use crate::observe::counters::{Counted, Counters};
 use crate::observe::load::Load;
 use crate::observe::snapshot::{
-    ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
+    ClassTable, ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
 };
 use crate::policy::delay::Law;
 use crate::policy::limit::Limiter;
@@ -237,10 +237,7 @@ impl Core {
 
     /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
     pub(crate) fn claim(&self, ask: Ask) -> Result<Claim, Refusal> {
-        // What it waits for is judged again when its turn comes.
-        let bounds = Ask { checks: Checks::Bounds, ..ask };
-        let claim = self.door().check(bounds).map_err(|reason| self.refuse(reason))?;
-        let claim = Claim { meets_delay: ask.checks >= Checks::Delay, ..claim };
+        let claim = self.door().check_to_wait(ask).map_err(|reason| self.refuse(reason))?;
         if self.ledger.bytes().can_ever_hold(ask.bytes) {
             Ok(claim)
         } else {
@@ -407,7 +404,7 @@ impl Core {
         }
         let claim = self.door().check(ask).ok()?;
         let wanted = claim.holding;
-        if self.ledger.waiters().come_before(claim) {
+        if self.ledger.waiters().come_before(claim).is_some() {
             return None;
         }
         if !self.ledger.bytes().take(wanted.bytes) {
@@ -612,7 +609,7 @@ impl Core {
     pub(crate) fn comes_to_rest(&self) {
         if self.control.law() != Law::Off {
             self.lanes.forget_waits();
-            self.control.comes_to_rest();
+            self.control.rest();
             self.ledger.serve_waiters_if_any();
         }
     }
@@ -623,6 +620,7 @@ impl Core {
     pub(crate) fn set_capacity(&self, capacity: usize) {
         self.lanes.make_room(capacity);
         self.ledger.set_capacity(capacity);
+        self.control.resize(self.ledger.capacity());
         self.apply_limit();
     }
 
@@ -637,14 +635,24 @@ impl Core {
     }
 
     pub(crate) fn load(&self) -> Load {
-        Load::new(
-            self.ledger.word().in_flight(),
-            self.ledger.capacity(),
-            self.ledger.limit(),
-            (self.pressure.queued(), self.pressure.door_jobs()),
-            self.gauge.readings().cpu,
-            self.backlog(),
-        )
+        let share =
+            |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+        let in_flight = self.ledger.word().in_flight();
+        let shares = [
+            share(in_flight, self.ledger.ordinary_bound()),
+            share(self.pressure.queued(), self.pressure.door_jobs()),
+            self.cpu_refusal(self.time.now_ns()),
+        ];
+        let cpu = self.gauge.readings().cpu;
+        Load::new(in_flight, self.ledger.capacity(), shares, cpu, self.backlog())
+    }
+
+    /// The chance that the CPU gate refuses a job of normal priority. Where nothing is in flight and
+    /// a sample is due, the next to come takes it, and nothing is known before.
+    fn cpu_refusal(&self, now_ns: u64) -> f64 {
+        let unknown = self.ledger.word().in_flight() == 0 && self.gauge.is_due(now_ns)
+            || self.pressure.are_refusals_stale(now_ns);
+        if unknown { 0.0 } else { self.door().gate_chance(Priority::Normal) }
     }
 
     fn queue_delay_state(&self) -> QueueDelayState {
@@ -658,7 +666,7 @@ impl Core {
             smallest_wait: standing.smallest_wait_ns.map(Duration::from_nanos),
             bound: self.control.bound(),
             door_jobs: (door_jobs != usize::MAX).then_some(door_jobs),
-            offered_load: self.control.offered_load(),
+            offered_load: self.control.offered_load(self.time.now_ns(), self.arrivals()),
             predicted_wait: Duration::from_nanos(self.pressure.predicted_wait_ns(Priority::Low)),
             is_refusing: overdue || standing.is_shedding,
         }
@@ -695,10 +703,10 @@ impl Core {
                 other_threads: readings.contention.other_threads,
                 neighbours: readings.contention.neighbours,
             },
-            cpu_refusal: self.pressure.refusal(Priority::Normal),
+            cpu_refusal: self.cpu_refusal(self.time.now_ns()),
             cpu_readings_ignored: readings.ignored,
             queue_delay: self.queue_delay_state(),
-            classes: Box::new(self.control.classes()),
+            classes: ClassTable(Box::new(self.control.classes())),
             mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
             uptime: Duration::from_nanos(self.time.now_ns()),
         }

@@ -250,7 +250,7 @@ impl Worker {
             && self.core.has_work()
     }
 
-    /// Leaves the work to the others while the CPU is contended. True if nobody has ended anything
+    /// Leaves the work to the others while the CPU is contended. True if no worker has ended anything
     /// for so long that this worker had better take a job all the same: those that may take jobs could
     /// be waiting for one that is queued.
     ///
@@ -265,14 +265,14 @@ impl Worker {
         }
         let patience = Duration::from_nanos(self.core.pressure.mean_service_ns());
         let patience = STAND_BY.max(patience.saturating_mul(STAND_BY_SERVICES));
-        let ends = self.core.counters.ends();
+        let ends = self.core.counters.ends_by_workers();
         let began = system_now();
         loop {
             let now = system_now();
             self.core.sleep.parker(self.index).park_until(now.checked_add(STAND_BY_LOOK));
             let now_ns = self.core.time.now_ns();
             self.core.sample_cpu(now_ns);
-            if !self.is_surplus(now_ns) || self.core.counters.ends() != ends {
+            if !self.is_surplus(now_ns) || self.core.counters.ends_by_workers() != ends {
                 return false;
             }
             if system_now().saturating_duration_since(began) >= patience {
@@ -286,7 +286,8 @@ impl Worker {
         self.picks.set(self.picks.get().wrapping_add(1));
         let due = self.pick_due(now_ns);
         // One that is shed has not been served; the next may be.
-        let served = due.as_ref().is_some_and(|taken| !taken.overdue);
+        let is_run = |taken: &Taken| !taken.overdue && taken.job.deadline_ns() > now_ns;
+        let served = due.as_ref().is_some_and(is_run);
         self.turns.borrow_mut().picked(served);
         due.or_else(|| self.pick_in_order(now_ns))
     }

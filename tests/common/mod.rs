@@ -5,6 +5,8 @@
 
 #![allow(dead_code)] // each test binary uses its own part of this file
 
+pub(crate) mod lockstep;
+
 use std::future::Future;
 use std::io::Write as _;
 use std::pin::Pin;
