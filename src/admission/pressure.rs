@@ -172,21 +172,12 @@ impl Pressure {
         chance != 0 && self.draw() < chance
     }
 
-    pub(crate) fn refusals_until_ns(&self) -> u64 {
-        self.plan.refusals_until_ns.load(Relaxed)
-    }
-
     /// The chances with which work is refused, by priority, in falling order, and until when.
     pub(crate) fn set_refusals(&self, chances: [f64; Priority::COUNT], until_ns: u64) {
         self.plan.refusals_until_ns.store(until_ns, Relaxed);
         for (refusal, chance) in self.plan.refusals.iter().zip(chances) {
             refusal.store((chance.clamp(0.0, 1.0) * CERTAIN as f64) as u64, Relaxed);
         }
-    }
-
-    /// Until when those chances hold if nobody sets them anew.
-    pub(crate) fn set_refusals_until(&self, until_ns: u64) {
-        self.plan.refusals_until_ns.store(until_ns, Relaxed);
     }
 
     /// Whether the chances are too old to refuse by.

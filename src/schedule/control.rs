@@ -121,27 +121,6 @@ impl Control {
         self.limit.swap(limit, Relaxed) != limit
     }
 
-    /// The workers have run out of work: until the next plan, the door has all its patience.
-    pub(crate) fn comes_to_rest(&self) {
-        let Some(state) = self.state.try_lock() else { return };
-        let (Some(graded), Some(mean_service_ns)) = (&state.graded, state.service.mean_ns()) else {
-            return;
-        };
-        let (arrivals, served) = (0, state.service.jobs());
-        let active_workers = self.pressure.active_workers();
-        self.publish(graded.plan_at_rest(Observed {
-            arrivals,
-            mean_service_ns,
-            served,
-            active_workers,
-        }));
-    }
-
-    fn publish(&self, Plan { door_jobs, bound_ns, cut_ns }: Plan) {
-        self.pressure.set_plan(door_jobs, cut_ns);
-        self.bound_ns.store(bound_ns, Relaxed);
-    }
-
     /// Works out the door's integers anew.
     fn plan(&self, state: &mut State, now_ns: u64, arrivals: impl FnOnce() -> u64) {
         let Some(mean_service_ns) = state.service.mean_ns().filter(|&mean_ns| mean_ns > 0) else {

@@ -195,8 +195,7 @@ impl Gauge {
                 Urgency::ALL.map(|who| f64::from(u8::from(level.refuses(who))))
             }
         };
-        self.pressure.set_refusals(refusals);
-        self.pressure.set_refusals_until(now_ns.saturating_add(max_age_ns));
+        self.pressure.set_refusals(refusals, now_ns.saturating_add(max_age_ns));
         if let Some(active) = &watch.active {
             self.pressure.set_active_level(active.level());
         }
