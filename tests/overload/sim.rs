@@ -1,133 +1,159 @@
-//! A queue with servers, as numbers, around the policies; every step as the pool's workers take it.
+//! A queue with workers, as numbers, around the policies; every step as the pool takes it.
 
-use std::collections::VecDeque;
-
-use crate::load::{Arrival, MS};
+use crate::lanes::Lanes;
+use crate::load::{Arrival, MS, Priority};
+use crate::outcome::{Fate, Outcome, Record};
+use crate::policy::ageing::Turns;
 use crate::policy::delay::{Judge, Law, Measured, Wait};
 use crate::policy::graded::{Graded, Observed, Plan};
 use crate::policy::service::MeanServiceTime;
 
-/// An answer later than this is of no use to the one who asked.
-pub(crate) const IN_TIME_NS: f64 = 25.0 * MS;
-
 /// As the workers do it: service times are handed over in batches, a new plan made so often.
 const BATCH: u64 = 32;
-const EVERY_NS: u64 = 10_000_000;
+const EVERY_NS: u64 = 10 * MS;
 
-/// The lane of ordinary jobs.
-const NORMAL: usize = 1;
+pub(crate) const TARGET_NS: u64 = 5 * MS;
+pub(crate) const INTERVAL_NS: u64 = 100 * MS;
 
 /// What refuses beside the capacity.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Door {
-    /// Only the capacity.
-    Bound,
-    /// Nothing at the door; the law at dequeue.
-    AtDequeue(Law),
+    /// Nothing at the door; this law at dequeue, if any.
+    Open(Law),
     /// The pool's default.
-    Graded { target_ns: u64 },
+    Graded,
     /// A fixed number of queued jobs.
     Static(usize),
-    /// One target, while the smallest wait of the last 100 ms stands above it: what must not be.
-    ArmedByInterval { target_ns: u64 },
+    /// One target, while the smallest wait of the last interval stands above it, and the interval law
+    /// at dequeue: what must not be.
+    ArmedByInterval,
 }
 
-/// The default of the pool.
-pub(crate) const DEFAULT: Door = Door::Graded { target_ns: 5_000_000 };
-
-/// What became of one arrival.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record {
-    pub(crate) at_ns: f64,
-    pub(crate) fate: Fate,
+pub(crate) struct Settings {
+    pub(crate) door: Door,
+    pub(crate) workers: usize,
+    pub(crate) capacity: usize,
+    pub(crate) critical_reserve: usize,
+    pub(crate) ageing_bound_ns: u64,
+    /// Whether the law also judges a job that is taken because its lane is due.
+    pub(crate) judges_the_due: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fate {
-    Refused,
-    Shed,
-    /// Waited, and done so long after the arrival.
-    Done {
-        waited_ns: f64,
-        latency_ns: f64,
-    },
+impl Settings {
+    /// The pool's defaults.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            door: Door::Graded,
+            workers,
+            capacity: 64 * workers,
+            critical_reserve: 0,
+            ageing_bound_ns: 1_000 * MS,
+            judges_the_due: false,
+        }
+    }
+
+    pub(crate) fn with(door: Door, workers: usize) -> Self {
+        Self { door, ..Self::new(workers) }
+    }
+
+    /// Plays all these arrivals, and what they leave behind.
+    pub(crate) fn play(self, arrivals: &[Arrival]) -> Outcome {
+        let mut sim = Sim::new(self);
+        sim.offer(arrivals);
+        sim.finish()
+    }
 }
 
 pub(crate) struct Sim {
-    door: Door,
-    capacity: usize,
+    settings: Settings,
     judge: Judge,
     graded: Graded,
     plan: Plan,
     planned_ns: u64,
     mean: MeanServiceTime,
-    arrivals: u64,
-    servers: Vec<Server>,
-    queue: VecDeque<(usize, Arrival)>,
-    pub(crate) records: Vec<Record>,
-    pub(crate) longest_queue: usize,
+    workers: Vec<Worker>,
+    idle: Vec<usize>,
+    /// When each busy worker will be done; the next one comes last.
+    ends: Vec<(u64, usize)>,
+    lanes: Lanes,
+    out: Outcome,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Server {
-    job: Option<(usize, f64)>,
-    started_ns: f64,
+#[derive(Default)]
+struct Worker {
+    turns: Turns,
+    /// The number of the job it runs.
+    job: usize,
+    started_ns: u64,
     gathered: u64,
-    gathered_ns: f64,
+    gathered_ns: u64,
     handed_ns: u64,
 }
 
 impl Sim {
-    pub(crate) fn new(door: Door, workers: usize) -> Self {
-        let law = match door {
-            Door::AtDequeue(law) => law,
-            Door::Graded { target_ns } => Law::Graded { target_ns },
-            Door::ArmedByInterval { target_ns } => {
-                Law::Interval { target_ns, interval_ns: 100_000_000 }
+    pub(crate) fn new(settings: Settings) -> Self {
+        let law = match settings.door {
+            Door::Open(law) => law,
+            Door::Graded => Law::Graded { target_ns: TARGET_NS },
+            Door::ArmedByInterval => {
+                Law::Interval { target_ns: TARGET_NS, interval_ns: INTERVAL_NS }
             }
-            Door::Bound | Door::Static(_) => Law::Off,
+            Door::Static(_) => Law::Off,
         };
-        let target_ns = if let Door::Graded { target_ns } = door { target_ns } else { 1 };
         Self {
-            door,
-            capacity: 64 * workers,
             judge: Judge::new(law),
-            graded: Graded::new(target_ns),
+            graded: Graded::new(TARGET_NS),
             plan: Plan::OPEN,
             planned_ns: 0,
             mean: MeanServiceTime::default(),
-            arrivals: 0,
-            servers: vec![Server::default(); workers],
-            queue: VecDeque::new(),
-            records: Vec::new(),
-            longest_queue: 0,
+            workers: (0..settings.workers).map(|_| Worker::default()).collect(),
+            idle: (0..settings.workers).collect(),
+            ends: Vec::new(),
+            lanes: Lanes::new(settings.ageing_bound_ns),
+            out: Outcome::new(settings.workers),
+            settings,
         }
     }
 
-    /// Plays all arrivals before `end_ms`, and what they leave behind.
-    pub(crate) fn play(mut self, stream: impl Iterator<Item = Arrival>, end_ms: f64) -> Self {
-        for arrival in stream.take_while(|arrival| arrival.at_ns < end_ms * MS) {
-            self.run_until(arrival.at_ns);
-            self.arrives(arrival);
-        }
-        self.run_until(f64::INFINITY);
-        self
-    }
-
-    fn run_until(&mut self, until_ns: f64) {
-        while let Some((server, ends_ns)) = self.next_end().filter(|&(_, ends)| ends <= until_ns) {
-            self.ends(server, ends_ns);
+    pub(crate) fn offer(&mut self, arrivals: &[Arrival]) {
+        self.out.records.reserve(arrivals.len());
+        for &arrival in arrivals {
+            self.offer_one(arrival);
         }
     }
 
-    fn next_end(&self) -> Option<(usize, f64)> {
-        let busy = self.servers.iter().enumerate();
-        let ends = busy.filter_map(|(at, server)| Some((at, server.job?.1)));
-        ends.min_by(|a, b| a.1.total_cmp(&b.1))
+    /// Whether it is accepted.
+    pub(crate) fn offer_one(&mut self, arrival: Arrival) -> bool {
+        self.run_until(arrival.at_ns);
+        self.arrives(arrival);
+        self.out.records.last().is_some_and(|record| record.fate.is_accepted())
+    }
+
+    /// The whole process stands still from one moment to the other.
+    pub(crate) fn freeze(&mut self, from_ns: u64, to_ns: u64) {
+        self.run_until(from_ns);
+        self.ends.iter_mut().for_each(|(ends_ns, _)| *ends_ns += to_ns - from_ns);
+    }
+
+    /// Lets all that is left come to its end.
+    pub(crate) fn finish(mut self) -> Outcome {
+        self.run_until(u64::MAX);
+        self.out
+    }
+
+    fn run_until(&mut self, until_ns: u64) {
+        while let Some(&(ends_ns, worker)) = self.ends.last() {
+            if ends_ns > until_ns {
+                break;
+            }
+            self.ends.pop();
+            self.ends(worker, ends_ns);
+        }
     }
 
     fn busy(&self) -> usize {
-        self.servers.iter().filter(|server| server.job.is_some()).count()
+        self.workers.len() - self.idle.len()
     }
 
     fn mean_ns(&self) -> u64 {
@@ -138,127 +164,116 @@ impl Sim {
         Measured { mean_service_ns: self.mean_ns(), cut_ns: self.plan.cut_ns }
     }
 
-    fn refuses(&self) -> bool {
-        let queued = self.queue.len();
-        match self.door {
-            Door::Bound | Door::AtDequeue(_) => false,
-            Door::Graded { .. } => queued >= self.plan.door_jobs,
-            Door::Static(jobs) => queued >= jobs,
-            Door::ArmedByInterval { target_ns } => {
-                let wait_ns = queued as u64 * self.mean_ns() / self.servers.len() as u64;
-                self.judge.is_shedding(self.mean_ns()) && wait_ns > target_ns
-            }
-        }
-    }
+    // ── The door ────────────────────────────────────────────────────────────────────────────
 
     fn arrives(&mut self, arrival: Arrival) {
-        self.arrivals += 1;
-        let number = self.records.len();
-        self.records.push(Record { at_ns: arrival.at_ns, fate: Fate::Refused });
-        if self.queue.len() + self.busy() >= self.capacity || self.refuses() {
+        let number = self.out.records.len();
+        self.out.records.push(Record { arrival, queue: 0, fate: Fate::Refused });
+        if !self.admits(arrival.priority) {
             return;
         }
-        self.judge.pushed(arrival.at_ns as u64, self.measured());
-        self.queue.push_back((number, arrival));
-        self.longest_queue = self.longest_queue.max(self.queue.len());
-        if let Some(idle) = self.servers.iter().position(|server| server.job.is_none()) {
+        self.out.records[number].fate = Fate::Queued;
+        self.judge.pushed(arrival.at_ns, self.measured());
+        self.lanes.push(number, arrival);
+        self.out.records[number].queue = self.lanes.queued() as u32;
+        if let Some(idle) = self.idle.pop() {
             self.takes(idle, arrival.at_ns);
         }
     }
 
-    /// A server takes the next job that isn't shed, if there is one.
-    fn takes(&mut self, server: usize, now_ns: f64) {
-        while let Some((number, arrival)) = self.queue.pop_front() {
-            let enqueued_ns = arrival.at_ns as u64;
-            let wait = Wait { lane: NORMAL, enqueued_ns, may_be_shed: true };
-            if self.judge.takes(wait, now_ns as u64, self.measured()) {
-                self.records[number].fate = Fate::Shed;
+    fn admits(&mut self, priority: Priority) -> bool {
+        let in_flight = self.lanes.queued() + self.busy();
+        if priority == Priority::Critical {
+            return in_flight < self.settings.capacity || self.displaces();
+        }
+        in_flight < self.settings.capacity - self.settings.critical_reserve
+            && !self.refuses(priority)
+    }
+
+    fn refuses(&self, priority: Priority) -> bool {
+        let queued = self.lanes.queued_from(priority);
+        match self.settings.door {
+            Door::Open(_) => false,
+            Door::Graded => queued >= self.plan.door_jobs,
+            Door::Static(jobs) => queued >= jobs,
+            Door::ArmedByInterval => {
+                let wait_ns = queued as u64 * self.mean_ns() / self.workers.len() as u64;
+                self.judge.is_shedding(self.mean_ns()) && wait_ns > TARGET_NS
+            }
+        }
+    }
+
+    /// A Critical job at a full pool takes the slot of a queued one.
+    fn displaces(&mut self) -> bool {
+        let victim = self.lanes.take_victim();
+        if let Some(number) = victim {
+            self.out.records[number].fate = Fate::Displaced;
+        }
+        victim.is_some()
+    }
+
+    // ── The workers ─────────────────────────────────────────────────────────────────────────
+
+    /// A worker takes the next job that isn't shed, if there is one.
+    fn takes(&mut self, at: usize, now_ns: u64) {
+        while let Some(next) = self.lanes.take(&mut self.workers[at].turns, now_ns) {
+            let arrival = next.arrival;
+            let spared = next.due && !self.settings.judges_the_due;
+            let wait = Wait {
+                lane: arrival.priority as usize,
+                enqueued_ns: arrival.at_ns,
+                may_be_shed: !spared,
+            };
+            if self.judge.takes(wait, now_ns, self.measured()) {
+                let waited_ns = now_ns - arrival.at_ns;
+                self.out.records[next.number].fate = Fate::Shed { waited_ns };
                 continue;
             }
-            let waited_ns = now_ns - arrival.at_ns;
-            let latency_ns = waited_ns + arrival.service_ns;
-            self.records[number].fate = Fate::Done { waited_ns, latency_ns };
-            let server = &mut self.servers[server];
-            server.job = Some((number, now_ns + arrival.service_ns));
-            server.started_ns = now_ns;
+            self.out.records[next.number].fate = Fate::Running;
+            let worker = &mut self.workers[at];
+            (worker.job, worker.started_ns) = (next.number, now_ns);
+            let end = (now_ns + arrival.service_ns, at);
+            let place = self.ends.partition_point(|other| *other > end);
+            self.ends.insert(place, end);
             return;
         }
-        self.hand_over(server, now_ns as u64);
+        self.hand_over(at, now_ns);
+        self.idle.push(at);
         if self.busy() == 0 {
             self.judge.forget();
         }
     }
 
-    fn ends(&mut self, server: usize, now_ns: f64) {
-        let state = &mut self.servers[server];
-        state.job = None;
-        state.gathered += 1;
-        state.gathered_ns += now_ns - state.started_ns;
-        let due = state.gathered >= BATCH || now_ns as u64 - state.handed_ns >= EVERY_NS;
+    fn ends(&mut self, at: usize, now_ns: u64) {
+        let worker = &mut self.workers[at];
+        let record = &mut self.out.records[worker.job];
+        record.fate = Fate::Done {
+            waited_ns: worker.started_ns - record.arrival.at_ns,
+            latency_ns: now_ns - record.arrival.at_ns,
+        };
+        worker.gathered += 1;
+        worker.gathered_ns += now_ns - worker.started_ns;
+        let due = worker.gathered >= BATCH || now_ns - worker.handed_ns >= EVERY_NS;
         if due || self.mean.mean_ns().is_none() {
-            self.hand_over(server, now_ns as u64);
+            self.hand_over(at, now_ns);
         }
-        self.takes(server, now_ns);
+        self.takes(at, now_ns);
     }
 
-    fn hand_over(&mut self, server: usize, now_ns: u64) {
-        let state = &mut self.servers[server];
-        self.mean.add(state.gathered, state.gathered_ns as u64);
-        (state.gathered, state.gathered_ns, state.handed_ns) = (0, 0.0, now_ns);
+    fn hand_over(&mut self, at: usize, now_ns: u64) {
+        let worker = &mut self.workers[at];
+        self.mean.add(worker.gathered, worker.gathered_ns);
+        (worker.gathered, worker.gathered_ns, worker.handed_ns) = (0, 0, now_ns);
         if now_ns - self.planned_ns >= EVERY_NS {
             self.planned_ns = now_ns;
             let observed = Observed {
-                arrivals: self.arrivals,
+                arrivals: self.out.records.len() as u64,
                 mean_service_ns: self.mean_ns(),
                 served: self.mean.jobs(),
-                active_workers: self.servers.len(),
+                active_workers: self.workers.len(),
             };
             self.plan = self.graded.plan(now_ns, observed);
+            self.out.plans.push((now_ns, self.plan));
         }
     }
-
-    // ── What came of it ─────────────────────────────────────────────────────────────────────
-
-    /// Records of arrivals from this moment on.
-    pub(crate) fn since(&self, from_ms: f64) -> impl Iterator<Item = &Record> + Clone {
-        self.records.iter().filter(move |record| record.at_ns >= from_ms * MS)
-    }
-
-    pub(crate) fn share(&self, from_ms: f64, which: impl Fn(Fate) -> bool) -> f64 {
-        let records = self.since(from_ms);
-        let all = records.clone().count();
-        records.filter(|record| which(record.fate)).count() as f64 / all as f64
-    }
-
-    /// Work done in time, as a share of what the servers could do between these moments.
-    pub(crate) fn good_share(&self, from_ms: f64, to_ms: f64, mean_service_ns: f64) -> f64 {
-        let good = self.records.iter().filter(|record| {
-            let Fate::Done { latency_ns, .. } = record.fate else { return false };
-            let done_ns = record.at_ns + latency_ns;
-            latency_ns <= IN_TIME_NS && done_ns >= from_ms * MS && done_ns < to_ms * MS
-        });
-        let could = self.servers.len() as f64 * (to_ms - from_ms) * MS / mean_service_ns;
-        good.count() as f64 / could
-    }
-
-    /// The wait that this share of the jobs that ran has not exceeded.
-    pub(crate) fn wait_ms(&self, from_ms: f64, share: f64) -> f64 {
-        let mut waits: Vec<f64> = self
-            .since(from_ms)
-            .filter_map(|record| match record.fate {
-                Fate::Done { waited_ns, .. } => Some(waited_ns / MS),
-                _ => None,
-            })
-            .collect();
-        waits.sort_by(f64::total_cmp);
-        waits[((waits.len() - 1) as f64 * share) as usize]
-    }
-}
-
-pub(crate) fn is_good(fate: Fate) -> bool {
-    matches!(fate, Fate::Done { latency_ns, .. } if latency_ns <= IN_TIME_NS)
-}
-
-pub(crate) fn is_turned_away(fate: Fate) -> bool {
-    matches!(fate, Fate::Refused | Fate::Shed)
 }
