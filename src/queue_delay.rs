@@ -26,7 +26,8 @@ use crate::policy::delay::Law;
 ///
 /// If the machine or the process stood still for more than a second, so that nobody looked at the
 /// clock, what waited through that is not judged by the first three; only a cut-off is hard. When all
-/// workers have run out of work, what came before is forgotten.
+/// workers have run out of work, what came before is forgotten. A job that is served because its lane
+/// has waited for an ageing bound is not shed, whatever the law.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,7 +68,7 @@ impl QueueDelay {
     ///
     /// The wait predicted for a new job (those queued of its class and above, times the mean service
     /// time, over the workers) is compared with a bound that depends on the load offered, refused jobs
-    /// included: four targets up to the capacity, 1.4 in lasting overload, one in a flood. A pool
+    /// included: four targets up to the capacity, two in lasting overload, one in a flood. A pool
     /// that is merely bursty thus keeps its bursts, and one that is overloaded keeps waits near the
     /// target. Choose a target of about a fifth of the time in which an answer is worth something.
     ///

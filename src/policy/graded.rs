@@ -3,8 +3,8 @@
 //! A bound on the predicted wait that is always one target refuses bursts that the pool would have
 //! served in time; one that is armed by a standing queue is a limit cycle: it empties the queue,
 //! so it disarms, so the queue fills. This one is graded by the offered load, which its own
-//! refusals don't change: four targets of patience up to the capacity, little more than one in
-//! overload, and in between in proportion.
+//! refusals don't change: four targets of patience up to the capacity, two in lasting overload, one
+//! in a flood, and in between in proportion.
 //!
 //! The load is averaged twice. A slow average tells lasting overload from the bursts of ordinary
 //! traffic, and so may be strict: it is enough that 8 % more is offered than can be done. A fast one
@@ -29,11 +29,11 @@ pub(crate) const ENOUGH_JOBS: u64 = 50;
 const OVERLOAD: (f64, f64) = (1.02, 1.08);
 const FLOOD: (f64, f64) = (1.4, 1.8);
 
-/// The patience of the door, in targets: with no overload, in lasting overload, in a flood. Somewhat
-/// above one in the middle, since with few workers and odd jobs a shorter queue runs dry at a load
-/// just above the capacity.
+/// The patience of the door, in targets: with no overload, in lasting overload, in a flood. Two in the
+/// middle, since with few workers and odd jobs a shorter queue runs dry at a load just above the
+/// capacity.
 const PATIENCE: f64 = 4.0;
-const PATIENCE_OVERLOADED: f64 = 1.4;
+const PATIENCE_OVERLOADED: f64 = 2.0;
 const PATIENCE_FLOODED: f64 = 1.0;
 
 /// At dequeue, what has waited for so many targets is shed: the prediction was wrong, and with
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn patience_goes_from_four_targets_to_one_with_the_load() {
-        for (load, jobs) in [(0.1, 160), (1.0, 160), (1.05, 108), (1.2, 56), (2.5, 40), (10.0, 40)]
+        for (load, jobs) in [(0.1, 160), (1.0, 160), (1.05, 120), (1.2, 80), (2.5, 40), (10.0, 40)]
         {
             let plan = plan_at(load, 10);
             assert!(plan.door_jobs.abs_diff(jobs) <= 4, "at {load}: {plan:?}");

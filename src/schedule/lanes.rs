@@ -173,18 +173,19 @@ impl Lanes {
         let mut rings = self.rings.lock();
         let mut lanes = (floor.lane()..Priority::COUNT).rev();
         let lane = lanes.find(|&lane| rings.lanes[lane].live > 0)?;
-        let taken = self.pop(&mut rings, lane, now_ns);
+        let taken = self.pop(&mut rings, lane, now_ns, false);
         self.publish(&rings);
         taken
     }
 
     /// Takes the oldest entry of a lane, judges its wait, and notes whether the lane is served with
-    /// it: a job that will not be run serves nobody.
+    /// it: a job that will not be run serves nobody. One that is spared is run however long it has
+    /// waited.
     #[inline]
-    fn pop(&self, rings: &mut Rings, lane: usize, now_ns: u64) -> Option<Taken> {
+    fn pop(&self, rings: &mut Rings, lane: usize, now_ns: u64, spared: bool) -> Option<Taken> {
         let job = rings.lanes[lane].pop()?;
         let overdue = self.law != Law::Off && {
-            let may_be_shed = !job.is_exempt();
+            let may_be_shed = !spared && !job.is_exempt();
             let wait = Wait { lane, enqueued_ns: job.enqueued_ns(), may_be_shed };
             rings.judge.takes(wait, now_ns, self.measured())
         };
@@ -226,7 +227,9 @@ impl Lanes {
         if due_at(waiting_since(&longest), self.ageing_bound_ns) > now_ns {
             return None;
         }
-        let taken = self.pop(&mut rings, longest, now_ns);
+        // It has waited for an ageing bound: by the law it would be shed, and so would whatever comes
+        // to its lane, for as long as the lane is not served.
+        let taken = self.pop(&mut rings, longest, now_ns, true);
         self.publish(&rings);
         taken
     }

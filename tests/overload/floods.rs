@@ -28,9 +28,10 @@ fn a_minute_at_two_and_a_half_times_the_capacity() {
                 at_least(out.good_share(500, END_MS, IN_TIME_MS), 0.95),
                 at_most(all.latency_ms(0.99), 12.0),
                 at_most(settled.wait_ms(1.0), 10.0),
-                // Before 50 jobs are through, only the capacity of 64 bounds it; then one target.
+                // Before 50 jobs are through, only the capacity of 64 bounds it; then one target,
+                // and four for the 10 ms after a moment in which both of two workers ran dry.
                 at_most(all.longest_queue() / workers as f64, 62.0),
-                at_most(settled.longest_queue() / workers as f64, 7.0),
+                at_most(settled.longest_queue() / workers as f64, 20.0),
                 exactly(accepted - ended, 0),
             ],
         ));

@@ -19,13 +19,13 @@ const WORK_MS: u64 = 32_000;
 /// The share of the capacity that must become answers in time.
 ///
 /// What bounds the two exceptions, with two workers just above the capacity: while both run a long
-/// job, the whole queue of 1.4 targets waits beyond the cut of two, and then they run dry. A longer
-/// queue would help (with two targets of patience the bimodal jobs come to 0.95), at the price of
-/// shedding twice as many after they were accepted. See also the comparison below.
+/// job, the whole queue of two targets waits beyond the cut of two, and then they run dry. No fixed
+/// bound reaches 0.93 for three classes either, see the comparison below; and a longer queue would
+/// only be shed.
 fn least(workers: usize, service: Service, load: f64) -> f64 {
     match (workers, service) {
-        (2, Service::Bimodal) if load < 2.0 => 0.92,
-        (2, Service::ThreeClasses) if load < 2.0 => 0.86,
+        (2, Service::Bimodal) if load < 2.0 => 0.945,
+        (2, Service::ThreeClasses) if load < 2.0 => 0.88,
         (_, Service::Exponential | Service::Bimodal) => 0.95,
         _ => 0.93,
     }
@@ -60,9 +60,9 @@ fn goodput(workers: usize) {
             let dips = workers == 2 && uneven && load == 1.2;
             let figures = [
                 at_least(good, least(workers, service, load)),
-                at_most(p99, if dips { 12.0 } else { 10.0 }),
+                at_most(p99, if dips { 12.5 } else { 10.0 }),
                 at_most(longest, 20.0),
-                at_most(shed, 0.08),
+                at_most(shed, 0.12),
             ];
             rows.push((format!("{workers} workers, {service:?}, {load} x"), figures));
         }
@@ -98,7 +98,7 @@ fn just_above_capacity_two_workers_with_odd_jobs_are_hard_for_any_bound() {
         rows.push((
             format!("2 workers, {service:?}, 1.2 x"),
             [
-                at_most((best - good) * 100.0, 3.5),
+                at_most((best - good) * 100.0, 2.0),
                 at_most(best, 0.97),
                 at_least(best_p99 / p99, 2.0),
             ],

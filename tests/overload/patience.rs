@@ -10,7 +10,7 @@ use crate::sim::{Door, Settings};
 /// runs leave uncertain is allowed for. Over eight minutes the greatest lags, those of eight workers
 /// with exponential, bimodal and lognormal jobs, are 0.24, 0.23 and 0.12 points.
 fn seeds_and_lag(arrivals: Arrivals) -> (u64, f64) {
-    if matches!(arrivals, Arrivals::Bursts(_)) { (4, 0.4) } else { (1, 0.3) }
+    if matches!(arrivals, Arrivals::Bursts(_)) { (4, 0.3) } else { (1, 0.3) }
 }
 
 const FROM_MS: u64 = 2_000;

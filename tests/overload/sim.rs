@@ -241,6 +241,7 @@ impl Sim {
         self.idle.push(at);
         if self.busy() == 0 {
             self.judge.forget();
+            self.plan = self.graded.plan_at_rest(self.observed());
         }
     }
 
@@ -266,14 +267,17 @@ impl Sim {
         (worker.gathered, worker.gathered_ns, worker.handed_ns) = (0, 0, now_ns);
         if now_ns - self.planned_ns >= EVERY_NS {
             self.planned_ns = now_ns;
-            let observed = Observed {
-                arrivals: self.out.records.len() as u64,
-                mean_service_ns: self.mean_ns(),
-                served: self.mean.jobs(),
-                active_workers: self.workers.len(),
-            };
-            self.plan = self.graded.plan(now_ns, observed);
+            self.plan = self.graded.plan(now_ns, self.observed());
             self.out.plans.push((now_ns, self.plan));
+        }
+    }
+
+    fn observed(&self) -> Observed {
+        Observed {
+            arrivals: self.out.records.len() as u64,
+            mean_service_ns: self.mean_ns(),
+            served: self.mean.jobs(),
+            active_workers: self.workers.len(),
         }
     }
 }
