@@ -1,119 +1,196 @@
 //! The command line.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::prelude::*;
 
 use crate::AnyError;
+use crate::pools::Kind;
 
-pub(crate) const HELP: &str = "\
-What happens to a thread pool when more work arrives than the machine can do?
+pub(crate) const HELP: &str = include_str!("help.txt");
 
-Usage: cargo run --release --example overload -- [OPTIONS] [FOLDER]
+const LOADS: [f64; 5] = [0.8, 1.2, 2.5, 5.0, 10.0];
 
-The files of FOLDER (default: this checkout; `target`, `.git` and links are skipped, and after
-64 MiB it has enough) are cut into pieces; a job compresses one piece (DEFLATE) and hashes it
-(SHA-256), which is calibrated to take about a millisecond on this machine. The capacity, in jobs
-per second, is what the better peer finishes when it is flooded in the same way, so that the load
-generator's own need for the processor is already in it. Then 0.8, 2.5 and 10 times the capacity
-is offered to weirpool, to rayon (ThreadPool::spawn) and to tokio (spawn_blocking, with as many
-threads at most), each with one thread per core. weirpool gets as many slots as the machine finishes
-in half of the 25 ms in which an answer is worth something; the others have no such setting.
-
-The load is an open loop: Poisson arrivals on a schedule that is fixed beforehand and the same for
-each pool. Nothing waits for an answer. A generator that is late sends what is due at once, and all
-times count from the scheduled arrival.
-
-Options:
-  --seconds S   how long each load is offered to each pool, 0.05 to 60 (default 4)
-  --quick       the same as --seconds 0.3: a trial, whose figures are worth little
-  --workers N   threads of each pool (default: the cores that this process may use)
-  --seed N      seed of the arrivals (default 1)
-  --json FILE   write the rows to FILE, too
-  -h, --help    print this text
-
-Columns:
-  accepted      jobs that the pool took at the door; the peers take all
-  refused       jobs that it refused there
-  shed          jobs that it accepted and then dropped before they started
-  in time       jobs finished within 25 ms of their arrival
-  p50, p99, max milliseconds from arrival to answer, of the accepted jobs that were not shed.
-                100 ms after the last arrival, jobs that have not started are given up: they
-                count with their age at that moment, so these figures flatter a long queue
-  queue         the most jobs that waited at one time
-  memory        how far resident memory grew. The pieces are shared by all jobs, so this is the
-                pool's own; a request that owns its body would add that
-  refusal       median time of a refused call, one reading of the clock (about 25 ns) included
-
-The JSON is an array of {pool, load, offered, accepted, refused, shed, good_per_s, p50_ms, p99_ms,
-max_ms, queue_peak, rss_growth_bytes, refusal_ns}; what could not be measured is null.
-
-Ctrl-C ends the run: the finished rows are shown and written, and the exit code is 130. Bad
-arguments end it with 2, any other failure with 1.
-";
+/// The load of the flood.
+const FLOOD: f64 = 2.5;
 
 pub(crate) enum Command {
     Help,
-    Measure(Args),
+    Measure(Box<Args>),
 }
 
 pub(crate) struct Args {
-    pub(crate) folder: PathBuf,
+    /// None: the checkout.
+    pub(crate) folder: Option<PathBuf>,
     pub(crate) period: Duration,
+    pub(crate) rounds: usize,
     pub(crate) workers: usize,
+    /// Of those that have a bound; none: their default.
+    pub(crate) slots: Option<usize>,
     pub(crate) seed: u64,
+    pub(crate) kinds: Vec<Kind>,
+    /// Multiples of the capacity, least first.
+    pub(crate) loads: Vec<f64>,
+    pub(crate) flood: bool,
+    pub(crate) step: bool,
+    pub(crate) out: PathBuf,
+    pub(crate) svg: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
 }
 
+/// What was said, before the defaults.
+#[derive(Default)]
+struct Said {
+    folder: Option<PathBuf>,
+    period: Option<Duration>,
+    rounds: Option<usize>,
+    workers: Option<usize>,
+    slots: Option<usize>,
+    seed: Option<u64>,
+    kinds: Vec<Kind>,
+    loads: Option<Vec<f64>>,
+    flood: bool,
+    no_step: bool,
+    out: Option<PathBuf>,
+    svg: Option<PathBuf>,
+    json: Option<PathBuf>,
+}
+
 pub(crate) fn parse() -> Result<Command, AnyError> {
-    let mut folder = None;
-    let mut args = Args {
-        folder: default_folder(),
-        period: Duration::from_secs(4),
-        workers: std::thread::available_parallelism().map_or(1, usize::from),
-        seed: 1,
-        json: None,
-    };
+    let mut said = Said::default();
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
             Short('h') | Long("help") => return Ok(Command::Help),
-            Long("seconds") => args.period = parser.value()?.parse_with(period)?,
-            Long("quick") => args.period = Duration::from_millis(300),
-            Long("workers") => args.workers = parser.value()?.parse_with(workers)?,
-            Long("seed") => args.seed = parser.value()?.parse_with(seed)?,
-            Long("json") => args.json = Some(parser.value()?.into()),
-            Value(path) if folder.is_none() => folder = Some(PathBuf::from(path)),
+            Long("only" | "policy") => said.kinds.extend(parser.value()?.parse_with(kinds)?),
+            Long("loads") => said.loads = Some(parser.value()?.parse_with(loads)?),
+            Long("seconds") => said.period = Some(parser.value()?.parse_with(period)?),
+            Long("rounds") => said.rounds = Some(parser.value()?.parse_with(rounds)?),
+            Long("quick") => said.period = Some(Duration::from_millis(300)),
+            Long("workers") => said.workers = Some(parser.value()?.parse_with(workers)?),
+            Long("slots") => said.slots = Some(parser.value()?.parse_with(slots)?),
+            Long("seed") => said.seed = Some(parser.value()?.parse_with(seed)?),
+            Long("flood") => said.flood = true,
+            Long("no-step") => said.no_step = true,
+            Long("out") => said.out = Some(parser.value()?.into()),
+            Long("svg") => said.svg = Some(parser.value()?.into()),
+            Long("json") => said.json = Some(parser.value()?.into()),
+            Value(path) if said.folder.is_none() => said.folder = Some(PathBuf::from(path)),
             unexpected => return Err(unexpected.unexpected().into()),
         }
     }
-    args.folder = folder.unwrap_or(args.folder);
-    Ok(Command::Measure(args))
+    Ok(Command::Measure(Box::new(said.with_defaults())))
+}
+
+impl Said {
+    fn with_defaults(self) -> Args {
+        let flood = self.flood;
+        let usual_kinds: &[Kind] = if flood { &Kind::FLOODED } else { &Kind::ALL };
+        let usual_loads: &[f64] = if flood { &[FLOOD] } else { &LOADS };
+        let usual_period =
+            if flood { Duration::from_secs(60) } else { Duration::from_millis(1200) };
+        // In the order of the pools, and each once, however they were said.
+        let kinds = |kind: &Kind| match self.kinds.as_slice() {
+            [] => usual_kinds.contains(kind),
+            said => said.contains(kind),
+        };
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        Args {
+            folder: self.folder,
+            period: self.period.unwrap_or(usual_period),
+            rounds: self.rounds.unwrap_or(1),
+            workers: self.workers.unwrap_or_else(cores),
+            slots: self.slots,
+            seed: self.seed.unwrap_or(1),
+            kinds: Kind::ALL.into_iter().filter(kinds).collect(),
+            loads: self.loads.unwrap_or_else(|| usual_loads.to_vec()),
+            flood,
+            step: !flood && !self.no_step,
+            out: self.out.unwrap_or_else(|| checkout().join("target/overload")),
+            svg: self.svg,
+            json: self.json,
+        }
+    }
 }
 
 /// The checkout that this was built from or, where that has gone, the current folder.
-fn default_folder() -> PathBuf {
+pub(crate) fn checkout() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     if checkout.is_dir() { checkout } else { Path::new(".") }.to_owned()
 }
 
+fn kinds(text: &str) -> Result<Vec<Kind>, String> {
+    let named = |name: &str| {
+        Kind::named(name.trim()).ok_or_else(|| {
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            format!("no pool is called {name:?}; there are {names}")
+        })
+    };
+    text.split(',').map(named).collect()
+}
+
+fn loads(text: &str) -> Result<Vec<f64>, String> {
+    let load = |text: &str| match text.trim().parse() {
+        Ok(load) if (0.05..=50.0).contains(&load) => Ok(load),
+        _ => Err("--loads needs numbers from 0.05 to 50, by commas".to_owned()),
+    };
+    let mut loads: Vec<f64> = text.split(',').map(load).collect::<Result<_, _>>()?;
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    Ok(loads)
+}
+
 fn period(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "--seconds needs a number".to_owned())?;
-    if (0.05..=60.0).contains(&seconds) {
+    if (0.05..=600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err("--seconds needs a number from 0.05 to 60".to_owned())
+        Err("--seconds needs a number from 0.05 to 600".to_owned())
     }
 }
 
+fn rounds(text: &str) -> Result<usize, String> {
+    whole(text, "--rounds", 1..=99)
+}
+
 fn workers(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(workers @ 1..=1024) => Ok(workers),
-        _ => Err("--workers needs a whole number from 1 to 1024".to_owned()),
-    }
+    whole(text, "--workers", 1..=1024)
+}
+
+fn slots(text: &str) -> Result<usize, String> {
+    whole(text, "--slots", 1..=1_000_000)
+}
+
+fn whole(text: &str, option: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        format!("{option} needs a whole number from {} to {}", range.start(), range.end())
+    })
 }
 
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "--seed needs a whole number, 0 or more".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_in_any_order_and_loads_sorted() {
+        assert_eq!(kinds("rayon, door").unwrap(), [Kind::Rayon, Kind::Door]);
+        assert!(kinds("rayon,,door").unwrap_err().starts_with("no pool is called \"\""));
+        assert_eq!(loads("5,0.8, 5").unwrap(), [0.8, 5.0]);
+        for bad in ["", "0", "NaN", "inf", "-1", "1;2"] {
+            assert!(loads(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn help_knows_every_pool() {
+        for kind in Kind::ALL {
+            assert!(HELP.contains(&format!("\n  {:<12} ", kind.name())), "{}", kind.name());
+        }
+    }
 }

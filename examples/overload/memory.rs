@@ -1,10 +1,26 @@
 //! How much memory this process holds.
 
-/// Resident memory, where the system tells.
-pub(crate) fn resident_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * page_len()?)
+use std::fs::File;
+use std::io::{Read, Seek};
+
+/// Where the system tells how much memory is resident. Kept open, and read into a buffer on the
+/// stack: what measures memory should not use it.
+pub(crate) struct Resident(Option<File>);
+
+impl Resident {
+    pub(crate) fn open() -> Self {
+        Resident(File::open("/proc/self/statm").ok())
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<u64> {
+        let file = self.0.as_mut()?;
+        file.rewind().ok()?;
+        let mut buffer = [0; 128];
+        let len = file.read(&mut buffer).ok()?;
+        let text = std::str::from_utf8(&buffer[..len]).ok()?;
+        let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(pages * page_len()?)
+    }
 }
 
 #[cfg(unix)]
