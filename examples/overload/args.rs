@@ -38,6 +38,7 @@ pub(crate) struct Args {
     pub(crate) out: PathBuf,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
+    pub(crate) markdown: Option<PathBuf>,
 }
 
 /// What was said, before the defaults.
@@ -56,6 +57,7 @@ struct Said {
     out: Option<PathBuf>,
     svg: Option<PathBuf>,
     json: Option<PathBuf>,
+    markdown: Option<PathBuf>,
 }
 
 pub(crate) fn parse() -> Result<Command, AnyError> {
@@ -77,6 +79,7 @@ pub(crate) fn parse() -> Result<Command, AnyError> {
             Long("out") => said.out = Some(parser.value()?.into()),
             Long("svg") => said.svg = Some(parser.value()?.into()),
             Long("json") => said.json = Some(parser.value()?.into()),
+            Long("markdown") => said.markdown = Some(parser.value()?.into()),
             Value(path) if said.folder.is_none() => said.folder = Some(PathBuf::from(path)),
             unexpected => return Err(unexpected.unexpected().into()),
         }
@@ -111,6 +114,7 @@ impl Said {
             out: self.out.unwrap_or_else(|| checkout().join("target/overload")),
             svg: self.svg,
             json: self.json,
+            markdown: self.markdown,
         }
     }
 }

@@ -14,6 +14,7 @@ mod flood;
 mod generator;
 mod input;
 mod interrupt;
+mod markdown;
 mod measure;
 mod memory;
 mod numbers;

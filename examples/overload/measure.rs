@@ -136,14 +136,13 @@ impl Bench<'_> {
         }
     }
 
-    /// One row for each load and pool. The pools of one load get the very same arrivals, and take
-    /// turns in being the first: a machine that slowly changes favours none.
+    /// One row for each load, pool and round. The pools of one load get the very same arrivals, and
+    /// take turns in being the first: a machine that slowly changes favours none.
     fn measure_rows(&mut self, rows: &mut Vec<Row>) -> Result<(), Stop> {
         let args = self.args;
         for round in 0..args.rounds {
-            let seed = args.seed.wrapping_add(round as u64);
             for (turn, &multiple) in args.loads.iter().enumerate() {
-                let load = Load::steady(self.capacity * multiple, args.period, seed);
+                let load = Load::steady(self.capacity * multiple, args.period, args.seed);
                 let mut kinds = args.kinds.clone();
                 let first = (round + turn * 2) % kinds.len();
                 kinds.rotate_left(first);

@@ -75,7 +75,7 @@ impl Page<'_> {
             return;
         }
         let rows: Vec<_> = self.step.iter().collect();
-        let title = "From half the capacity to 2.5 times it, and back";
+        let title = "From half the capacity to 2.5 times it and back, a third of the run each";
         push_run(html, "step", title, &rows, &[Over::Good, Over::P99, Over::Queue, Over::Memory]);
     }
 
@@ -90,14 +90,12 @@ impl Page<'_> {
             if row.load != load {
                 load = row.load;
                 let heading = format!("{load}× of capacity, {} offered", row.offered);
-                let rest = COLUMNS.len() - 1;
-                push(
-                    html,
-                    format_args!(
-                        "<tr><th>{}</th><td colspan=\"{rest}\"></td></tr>\n",
-                        escape(&heading)
-                    ),
+                let row = format!(
+                    "<tr><th colspan=\"{}\">{}</th></tr>\n",
+                    COLUMNS.len(),
+                    escape(&heading)
                 );
+                html.push_str(&row);
             }
             push(html, format_args!("<tr class=\"{}\">", escape(row.pool)));
             for cell in row.cells() {

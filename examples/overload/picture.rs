@@ -84,7 +84,7 @@ pub(crate) fn over_time(over: Over, rows: &[&Row]) -> Panel {
             scale: time,
         },
         y: Axis {
-            name: over.unit().to_owned(),
+            name: over.unit(),
             ticks: scale.ticks().into_iter().map(|tick| (tick, short(tick))).collect(),
             scale,
         },
@@ -116,12 +116,12 @@ impl Over {
         }
     }
 
-    fn unit(self) -> &'static str {
+    fn unit(self) -> String {
         match self {
-            Over::Good => "answers within 25 ms, per second",
-            Over::P50 | Over::P99 => "ms from arrival to answer (log scale)",
-            Over::Queue => "jobs waiting (log scale)",
-            Over::Memory => "MiB more than at the start",
+            Over::Good => format!("answers within {} ms, per second", IN_TIME.as_millis()),
+            Over::P50 | Over::P99 => "ms from arrival to answer (log scale)".to_owned(),
+            Over::Queue => "jobs waiting (log scale)".to_owned(),
+            Over::Memory => "MiB more than at the start".to_owned(),
         }
     }
 

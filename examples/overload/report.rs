@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::AnyError;
 use crate::args::{Args, HELP};
+use crate::markdown::markdown;
 use crate::measure::Results;
 use crate::page::Page;
 use crate::poster::poster;
@@ -19,6 +20,7 @@ pub(crate) struct Files {
     page: PathBuf,
     pictures: Vec<PathBuf>,
     json: Option<PathBuf>,
+    markdown: Option<PathBuf>,
 }
 
 impl Files {
@@ -30,16 +32,19 @@ impl Files {
         let page = args.out.join(name).with_extension("html");
         let picture = args.out.join(name).with_extension("svg");
         let pictures: Vec<_> = [picture].into_iter().chain(args.svg.clone()).collect();
-        let json = args.json.clone();
-        for file in pictures.iter().chain([&page]).chain(&json) {
+        let (json, markdown) = (args.json.clone(), args.markdown.clone());
+        for file in pictures.iter().chain([&page]).chain(&json).chain(&markdown) {
             row::check_writable(file)?;
         }
-        Ok(Files { page, pictures, json })
+        Ok(Files { page, pictures, json, markdown })
     }
 
     pub(crate) fn write(&self, args: &Args, results: &Results) -> Result<(), AnyError> {
         if let Some(json) = &self.json {
             row::write_json(json, &results.rows)?;
+        }
+        if let Some(file) = &self.markdown {
+            row::write(file, &markdown(&results.rows))?;
         }
         let Some(setting) = &results.setting else { return Ok(()) };
         let picture = poster(setting, &results.rows);

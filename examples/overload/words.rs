@@ -36,7 +36,14 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn sentences(&self) -> [String; 2] {
+    pub(crate) fn sentences(&self) -> [String; 3] {
+        let slots = self
+            .slots
+            .map_or_else(|| "64 slots per worker".to_owned(), |slots| format!("{slots} slots"));
+        let median = match self.rounds {
+            1 => String::new(),
+            rounds => format!("; the median of {rounds} rounds"),
+        };
         [
             format!(
                 "{} of input from {}; a job compresses and hashes {} in {:.2} ms.",
@@ -46,19 +53,10 @@ impl Setting {
                 milliseconds(self.job_time),
             ),
             format!(
-                "{} workers in each pool; capacity {:.0} jobs/s; {} in weirpool; {} s for each row{}.",
-                self.workers,
-                self.capacity,
-                self.slots.map_or_else(
-                    || "64 slots per worker".to_owned(),
-                    |slots| format!("{slots} slots")
-                ),
-                self.period.as_secs_f64(),
-                match self.rounds {
-                    1 => String::new(),
-                    rounds => format!(", the median of {rounds} rounds"),
-                },
+                "{} workers in each pool; capacity {:.0} jobs/s; {slots} in weirpool.",
+                self.workers, self.capacity
             ),
+            format!("{} s for each row{median}.", self.period.as_secs_f64()),
         ]
     }
 
