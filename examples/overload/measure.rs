@@ -117,15 +117,15 @@ impl Bench<'_> {
         }
     }
 
-    /// Jobs per second with all workers busy: what the better of two peers finishes while far more is
-    /// offered than the machine can do. It is measured exactly as the rows are, the load generator's
-    /// own need for the processor included, so that 1x means the same thing in both.
+    /// Jobs per second with all workers busy: what the better of two peers finishes, in its best round,
+    /// while far more is offered than the machine can do. It is measured exactly as the rows are, the
+    /// load generator's own need for the processor included, so that 1x means the same thing in both.
     fn measure_capacity(&mut self) -> Result<f64, Stop> {
         let guess = self.args.workers as f64 / self.job_time.as_secs_f64();
         let period = self.args.period.min(LONGEST_CAPACITY_RUN);
         let load = Load::steady(guess * SATURATING, period, self.args.seed);
         let mut best = 0.0_f64;
-        for kind in Kind::MEASURES {
+        for kind in Kind::MEASURES.repeat(self.args.rounds) {
             self.progress.phase(&format!("measuring the capacity on {}", kind.name()));
             best = best.max(self.outcome(kind, &load)?.finished_per_s());
         }
