@@ -274,6 +274,18 @@ fn a_gate_that_refused_all_opens_after_a_pause_by_the_requests_alone() {
 }
 
 #[test]
+fn a_gate_that_refused_all_opens_also_for_those_who_reserve_first() {
+    let bench = bench(always());
+    bench.cpu.set(1.0);
+    resolve(bench.pool.try_submit(|| ()).unwrap()).unwrap();
+    eventually("the first job has left a sample", || bench.pool.snapshot().cpu.is_some());
+    assert_eq!(bench.pool.try_reserve().unwrap_err().reason, Reason::Cpu);
+    bench.cpu.set(0.0);
+    bench.clock.advance(8 * SECOND);
+    assert_eq!(bench.pool.try_reserve_many(3).expect("the CPU is free").len(), 3);
+}
+
+#[test]
 fn one_long_job_and_nothing_but_refusals_do_not_keep_the_gate_shut_for_ever() {
     for gate in [always(), contended()] {
         let bench = bench(gate);

@@ -203,12 +203,16 @@ impl Core {
         })
     }
 
+    #[cold]
+    fn admit_after_a_sample(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
+        if self.has_sampled_for_a_refusal() { self.door().admit(ask) } else { Err(Reason::Cpu) }
+    }
+
     /// Where the gate may refuse everything, nobody but those it refuses is left to see that the CPU
     /// is free again.
     #[cold]
-    fn admit_after_a_sample(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
-        let sampled = self.gauge.is_always_armed() && self.sample_cpu(self.time.now_ns());
-        if sampled { self.door().admit(ask) } else { Err(Reason::Cpu) }
+    fn has_sampled_for_a_refusal(&self) -> bool {
+        self.gauge.is_always_armed() && self.sample_cpu(self.time.now_ns())
     }
 
     /// Takes a sample of the CPU if one is due; true if it did.
@@ -232,7 +236,11 @@ impl Core {
 
     /// Takes slots for permits, all or none, or says why not.
     pub(crate) fn reserve(&self, ask: Ask, count: usize) -> Result<(), Refusal> {
-        self.door().reserve(ask, count).map_err(|reason| self.refuse(reason))
+        let mut reserved = self.door().reserve(ask, count);
+        if reserved == Err(Reason::Cpu) && self.has_sampled_for_a_refusal() {
+            reserved = self.door().reserve(ask, count);
+        }
+        reserved.map_err(|reason| self.refuse(reason))
     }
 
     /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
