@@ -686,6 +686,7 @@ impl Core {
         let running = totals.running.min(word.jobs());
         let mean_ns = self.pressure.mean_service_ns();
         let readings = self.gauge.readings();
+        let capacity = self.ledger.capacity();
         Snapshot {
             accepted: self.accepted(),
             completed: totals.completed,
@@ -699,8 +700,9 @@ impl Core {
             queued: word.jobs() - running,
             running,
             in_flight: word.in_flight(),
-            capacity: self.ledger.capacity(),
-            limit: self.ledger.limit(),
+            capacity,
+            // Another thread may be changing the capacity.
+            limit: self.ledger.limit().min(capacity),
             bytes: self.ledger.bytes().used(),
             workers: self.settings.workers,
             active_workers: self.pressure.active_workers(),
