@@ -1,7 +1,8 @@
 //! What the workers measure, made into what the door goes by.
 //!
 //! There is no thread for this. Workers hand over what they have gathered as they go along; whoever
-//! finds the lock taken tries again later, so nobody ever waits here.
+//! finds the lock taken tries again later, so nobody waits here who has work to do. Before a worker
+//! sleeps it does wait: there might be no later.
 
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub(crate) struct Surroundings<A> {
     pub(crate) arrivals: A,
     /// Whether something else refuses already, so that a limit must not rise.
     pub(crate) refusing: bool,
+    /// Whether the worker has something better to do than to wait.
+    pub(crate) in_a_hurry: bool,
 }
 
 impl Control {
@@ -86,15 +89,17 @@ impl Control {
         }
     }
 
-    /// Takes in what a worker has gathered, unless another is at it. True if the adaptive limit may
-    /// have changed.
+    /// Takes in what a worker has gathered, unless it is in a hurry and another is at it. True if the
+    /// adaptive limit may have changed.
     pub(crate) fn hand_over(
         &self,
         gathered: &mut Gathered,
         now_ns: u64,
         surroundings: Surroundings<impl FnOnce() -> u64>,
     ) -> bool {
-        let Some(mut state) = self.state.try_lock() else { return false };
+        let state =
+            if surroundings.in_a_hurry { self.state.try_lock() } else { Some(self.state.lock()) };
+        let Some(mut state) = state else { return false };
         let State { service, classes, limiter, .. } = &mut *state;
         let in_flight = gathered.most_in_flight();
         let panicked = gathered.take_panicked();

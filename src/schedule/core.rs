@@ -560,12 +560,13 @@ impl Core {
 
     // ── Control ─────────────────────────────────────────────────────────────────────────────
 
-    /// Takes in what a worker has measured.
-    pub(crate) fn hand_over(&self, gathered: &mut Gathered, now_ns: u64) {
+    /// Takes in what a worker has measured; in a hurry only if no other worker is at it.
+    pub(crate) fn hand_over(&self, gathered: &mut Gathered, now_ns: u64, in_a_hurry: bool) {
         let surroundings = Surroundings {
             capacity: self.ledger.capacity(),
             arrivals: || self.arrivals(),
             refusing: self.pressure.gate_is_up() || self.pressure.delays(Priority::Low),
+            in_a_hurry,
         };
         let limit = self.control.hand_over(gathered, now_ns, surroundings);
         if limit {

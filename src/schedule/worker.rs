@@ -383,7 +383,7 @@ impl Worker {
     /// Nothing to do: looks around a little longer, then sleeps until there may be something.
     /// False once the pool is over.
     fn rest(&self, now_ns: u64) -> bool {
-        self.hand_over(now_ns);
+        self.hand_over(now_ns, false);
         if !self.searching.replace(true) {
             self.core.sleep.start_searching();
         }
@@ -583,7 +583,7 @@ impl Worker {
             gathered.is_due(now_ns)
         };
         if due || self.core.pressure.mean_service_ns() == 0 {
-            self.hand_over(now_ns);
+            self.hand_over(now_ns, true);
         }
         // In a forked child locks may be held for ever by threads that don't exist.
         if self.core.gauge.is_due(now_ns) && !self.core.is_forked() {
@@ -592,10 +592,10 @@ impl Worker {
         }
     }
 
-    fn hand_over(&self, now_ns: u64) {
+    fn hand_over(&self, now_ns: u64, in_a_hurry: bool) {
         let mut gathered = self.gathered.borrow_mut();
         if !gathered.is_empty() {
-            self.core.hand_over(&mut gathered, now_ns);
+            self.core.hand_over(&mut gathered, now_ns, in_a_hurry);
         }
     }
 }
