@@ -396,6 +396,15 @@ impl Drop for Panics {
     }
 }
 
+/// Runs jobs of a sample's time until then. Not each makes a sample: who has begun one may be held up.
+fn work_until(pool: &Pool, clock: &ManualClock, done: impl Fn() -> bool) {
+    eventually("it was read often enough", || {
+        let time = clock.clone();
+        resolve(pool.submit_blocking(move || time.advance(SAMPLE)).unwrap()).unwrap();
+        done()
+    });
+}
+
 #[test]
 fn a_source_that_panics_costs_no_worker_and_no_submit() {
     for (when, expected) in [((|_| true) as fn(usize) -> bool, None), (|n| n % 2 == 0, Some(1.0))] {
@@ -403,12 +412,7 @@ fn a_source_that_panics_costs_no_worker_and_no_submit() {
         let gate = always().source(Panics(reads.clone(), when));
         let pool = Pool::builder().workers(2).capacity(8).clock(clock.clone()).cpu_gate(gate);
         let pool = pool.build().unwrap();
-        for _ in 0..20 {
-            let time = clock.clone();
-            let job = pool.submit_blocking(move || time.advance(SAMPLE)).unwrap();
-            resolve(job).unwrap();
-        }
-        assert!(reads.get() >= 5);
+        work_until(&pool, &clock, || reads.get() >= 20);
         eventually("what it said is known", || pool.snapshot().cpu == expected);
         let both = Rendezvous::new(2);
         let meet = || {
@@ -442,12 +446,7 @@ fn a_source_that_submits_to_its_own_pool_does_not_hang() {
     let pool = Pool::builder().workers(2).capacity(64).clock(clock.clone()).cpu_gate(gate);
     let pool = pool.build().unwrap();
     give.send(pool.clone()).unwrap();
-    for _ in 0..20 {
-        let time = clock.clone();
-        let job = pool.submit_blocking(move || time.advance(SAMPLE)).unwrap();
-        resolve(job).unwrap();
-    }
-    eventually("it was asked", || called.get() > 5);
+    work_until(&pool, &clock, || called.get() > 5);
     pool.shutdown(Shutdown::Drain, None);
 }
 
@@ -633,11 +632,7 @@ fn an_idle_pool_does_nothing_under_contention() {
     let pool = pool.build().unwrap();
     cpu.set(1.0);
     cpu.set_contention(Contention::none().throttled(0.9));
-    for _ in 0..100 {
-        clock.0.advance(SAMPLE);
-        resolve(pool.submit_blocking(|| ()).unwrap()).unwrap();
-    }
-    eventually("fewer may take jobs", || pool.snapshot().active_workers < 4);
+    work_until(&pool, &clock.0, || pool.snapshot().active_workers < 4);
     pool.wait_idle();
     // Who stands by looks at the clock each time; who sleeps doesn't.
     let quiet = || {
