@@ -143,7 +143,7 @@ pub struct ClassFigures {
 
 /// The figures of all classes.
 #[derive(Clone)]
-pub(crate) struct ClassTable(pub(crate) Box<[ClassFigures; Class::COUNT]>);
+pub(crate) struct ClassTable(pub(crate) Box<[ClassFigures]>);
 
 impl fmt::Debug for ClassTable {
     /// Only of those in use, by their number: sixty empty ones would hide the rest.

@@ -36,7 +36,8 @@ pub(crate) struct Control {
 
 struct State {
     service: MeanServiceTime,
-    classes: Box<[ClassMeans; Class::COUNT]>,
+    /// One per class.
+    classes: Box<[ClassMeans]>,
     graded: Option<Graded>,
     planned_ns: u64,
     /// Some kilobytes, which most pools don't need.
@@ -73,7 +74,7 @@ impl Control {
         };
         let mut state = State {
             service: MeanServiceTime::default(),
-            classes: Box::new([ClassMeans::default(); Class::COUNT]),
+            classes: vec![ClassMeans::default(); Class::COUNT].into(),
             graded,
             planned_ns: 0,
             limiter: limiter.map(Box::new),
@@ -203,14 +204,15 @@ impl Control {
         Some(graded.offered_load())
     }
 
-    /// What was learned of each class.
-    pub(crate) fn classes(&self) -> [ClassFigures; Class::COUNT] {
-        let classes = *self.state.lock().classes;
+    /// What was learned of each class. None of it on the stack, which may be a small one.
+    pub(crate) fn classes(&self) -> Box<[ClassFigures]> {
+        let classes = self.state.lock().classes.clone();
         let duration = |mean: MeanServiceTime| mean.mean_ns().map(Duration::from_nanos);
-        classes.map(|ClassMeans { service, cpu }| ClassFigures {
+        let figures = |&ClassMeans { service, cpu }: &ClassMeans| ClassFigures {
             jobs: service.jobs(),
             mean_service_time: duration(service),
             mean_cpu_time: duration(cpu),
-        })
+        };
+        classes.iter().map(figures).collect()
     }
 }

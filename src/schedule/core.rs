@@ -717,7 +717,7 @@ impl Core {
             cpu_refusal: self.cpu_refusal(self.time.now_ns()),
             cpu_readings_ignored: readings.ignored,
             queue_delay: self.queue_delay_state(),
-            classes: ClassTable(Box::new(self.control.classes())),
+            classes: ClassTable(self.control.classes()),
             mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
             uptime: Duration::from_nanos(self.time.now_ns()),
         }

@@ -36,7 +36,8 @@ pub(crate) struct Cost {
 /// which others wait for, but say nothing of what their kind costs.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    sums: [Sum; Class::COUNT],
+    /// One per class; off the stack, of which a worker's bodies want most.
+    sums: Box<[Sum]>,
     /// Which of them are not empty, as bits.
     touched: u64,
     /// The classes whose last job was long, as bits.
@@ -50,7 +51,7 @@ pub(crate) struct Gathered {
 impl Gathered {
     pub(crate) fn new() -> Self {
         Self {
-            sums: [Sum::default(); Class::COUNT],
+            sums: vec![Sum::default(); Class::COUNT].into(),
             touched: 0,
             long: 0,
             panicked: Sum::default(),

@@ -41,7 +41,7 @@ pub(super) struct Expected {
 /// The baselines of all classes.
 #[derive(Debug)]
 pub(super) struct Baselines {
-    classes: [Class; CLASSES],
+    classes: Box<[Class]>,
     /// One bit per class that has jobs in its lap.
     in_lap: u64,
     /// One bit per class that was measured quiet.
@@ -71,7 +71,7 @@ struct Lap {
 
 impl Baselines {
     pub(super) fn new() -> Self {
-        Self { classes: [Class::default(); CLASSES], in_lap: 0, in_quiet: 0 }
+        Self { classes: vec![Class::default(); CLASSES].into(), in_lap: 0, in_quiet: 0 }
     }
 
     /// The baseline of one job, none before the first lap of its class.
