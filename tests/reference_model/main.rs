@@ -13,10 +13,12 @@ mod sequential;
 
 use common::{STEP, elsewhere};
 use game::{game, play_all};
-use model::shape;
+use ghost::End;
+use model::{Shape, Share, Want, shape};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sequential::{Sequential, step};
+use sequential::{Sequential, Step, step};
+use weirpool::Priority;
 
 /// So many times the usual number of cases.
 fn times(times: u32) -> ProptestConfig {
@@ -42,6 +44,27 @@ proptest! {
         });
         all.wait_for(2 * STEP);
     }
+}
+
+/// A permit's slot and bytes come back before the workers are free, and may serve another than both
+/// together would.
+#[test]
+fn a_permit_comes_back_before_the_workers_do() {
+    let share = Share { reserved: 1, max: 2 };
+    let (partitions, max_bytes) = (vec![share], Some(4));
+    let shape = Shape { workers: 1, common: 0, critical_reserve: 0, partitions, max_bytes };
+    let want = |partition, bytes| Want { priority: Priority::Normal, partition, bytes };
+    let mut pool = Sequential::new(shape);
+    for step in [
+        Step::Reserve(want(Some(0), 4)),
+        Step::Wait(want(None, 3), End::Returns),
+        Step::Wait(want(Some(0), 3), End::Returns),
+        Step::LetRun,
+    ] {
+        pool.take(step);
+        pool.compare();
+    }
+    pool.finish();
 }
 
 proptest! {

@@ -555,12 +555,15 @@ impl Sequential {
     /// Opens the gate until all that is queued has run, and those who wait have had their turns;
     /// then begins anew.
     fn let_run(&mut self) {
-        let Some(held) = self.held.take() else { return };
+        if self.held.is_none() {
+            return;
+        }
+        // Who is served by them is foretold as ever: the workers still have their slots.
         while let (false, Some(permit)) = (self.is_closed(), self.permits.pop()) {
             drop(permit);
             self.serve();
         }
-        held.free();
+        self.held.take().expect("just seen").free();
         self.run_queued();
         if self.is_closed() {
             return;
