@@ -16,7 +16,7 @@ use super::waiters::Waiters;
 pub(crate) use super::word::MAX_CAPACITY;
 use super::word::{CLOSED, COMMITTED, IN_FLIGHT, RESERVED, WAITERS, WATCHED, Word};
 use crate::priority::Priority;
-use crate::sync::stat::{Arc, AtomicU64 as StatU64, Relaxed};
+use crate::sync::stat::Arc;
 use crate::sync::{AtomicU64, Bell, Ordering, fence};
 
 /// Why no slot was given.
@@ -82,9 +82,9 @@ const NO_LIMIT: u64 = u64::MAX;
 pub(crate) struct Ledger {
     // On a cache line of its own: every submit and every job's end writes it.
     word: CachePadded<AtomicU64>,
-    capacity: StatU64,
+    capacity: AtomicU64,
     /// What an adaptive limit allows to be in flight; binds the common part alone.
-    limit: StatU64,
+    limit: AtomicU64,
     critical_reserve: u64,
     partitions: Box<[PartitionSlots]>,
     bytes: Bytes,
@@ -109,8 +109,8 @@ impl Ledger {
         let reserved: u64 = partitions.iter().map(PartitionSlots::reserved).sum();
         Self {
             word: CachePadded::new(AtomicU64::new(reserved * COMMITTED)),
-            capacity: StatU64::new(capacity as u64),
-            limit: StatU64::new(NO_LIMIT),
+            capacity: AtomicU64::new(capacity as u64),
+            limit: AtomicU64::new(NO_LIMIT),
             critical_reserve: critical_reserve as u64,
             partitions,
             bytes: Bytes::new(max_bytes),
@@ -121,20 +121,20 @@ impl Ledger {
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity.load(Relaxed) as usize
+        self.capacity.load(Ordering::Relaxed) as usize
     }
 
     /// Sets the capacity. What is in flight stays, and nothing is admitted before it has drained
     /// below the new bound.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         debug_assert!((1..=MAX_CAPACITY).contains(&capacity));
-        self.capacity.store(capacity as u64, Relaxed);
+        self.capacity.store(capacity as u64, Ordering::Relaxed);
         self.serve_waiters();
     }
 
     /// What may be in flight of work that is neither critical nor of a reserved share.
     pub(crate) fn limit(&self) -> usize {
-        self.limit.load(Relaxed).min(self.capacity.load(Relaxed)) as usize
+        self.limit.load(Ordering::Relaxed).min(self.capacity.load(Ordering::Relaxed)) as usize
     }
 
     /// What may be in flight before work that is not critical is refused, partitions apart.
@@ -146,7 +146,7 @@ impl Ledger {
     /// Sets the adaptive limit, at least 1; none for the capacity alone.
     pub(crate) fn set_limit(&self, limit: Option<usize>) {
         let limit = limit.map_or(NO_LIMIT, |limit| limit.max(1) as u64);
-        if self.limit.swap(limit, Relaxed) < limit {
+        if self.limit.swap(limit, Ordering::Relaxed) < limit {
             self.serve_waiters_if_any();
         }
     }
@@ -302,12 +302,12 @@ impl Ledger {
     /// don't load the machine, and must not leave a low limit with no room for anybody else.
     #[inline]
     fn common_room(&self, word: Word, critical: bool, count: u64) -> Result<(), NoSlot> {
-        let capacity = self.capacity.load(Relaxed);
+        let capacity = self.capacity.load(Ordering::Relaxed);
         if critical {
             let room = capacity.saturating_sub(word.committed());
             return if count <= room { Ok(()) } else { Err(NoSlot::Full) };
         }
-        let limit = self.limit.load(Relaxed);
+        let limit = self.limit.load(Ordering::Relaxed);
         if limit < capacity && count > limit.saturating_sub(word.in_flight() as u64) {
             Err(NoSlot::Limit)
         } else if count

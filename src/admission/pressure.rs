@@ -1,7 +1,8 @@
 //! What the door judges a job's prospects by: plain integers that the lanes and the workers publish.
 //!
 //! Reading them is all that a refusal costs. They are hints, each by itself, and may be some
-//! milliseconds old: none of them takes part in the accounting of slots, or in a wake-up.
+//! milliseconds old: none of them takes part in the accounting of slots, or in waking a worker. Only who
+//! waits for a shorter queue is served by one of them, see [`grant`](super::ledger::Ledger::grant).
 
 use crossbeam_utils::CachePadded;
 
