@@ -10,6 +10,7 @@ use crate::admission::waiters::{self, Standing};
 use crate::error::JobError;
 use crate::job::{Ended, JobRef, Origin, Outcome, Receiver};
 use crate::policy::delay::Law;
+use crate::pool::Pool;
 use crate::priority::{Class, Priority};
 use crate::schedule::{lanes, nested, sleep};
 use crate::sense::clock::NO_DEADLINE;
@@ -21,7 +22,11 @@ use crate::sync::stat::Arc;
 pub struct Ledger(Arc<ledger::Ledger>);
 
 /// One slot, with what is held beside it; dropping it returns all of it.
-pub struct Slot(Arc<ledger::Ledger>, Holding);
+pub struct Slot {
+    ledger: Arc<ledger::Ledger>,
+    /// None once it went over to another slot.
+    holding: Option<Holding>,
+}
 
 /// What is asked for: a priority, a partition by its number, bytes.
 #[derive(Clone, Copy)]
@@ -31,6 +36,11 @@ impl Claim {
     pub fn new(priority: Priority, partition: Option<u16>, bytes: u64) -> Self {
         let holding = Holding { partition, bytes };
         Self(ledger::Claim { priority, holding, meets_delay: false })
+    }
+
+    /// The same for one that waits until the queue is short enough.
+    pub fn for_a_short_queue(self) -> Self {
+        Self(ledger::Claim { meets_delay: true, ..self.0 })
     }
 
     fn plain(critical: bool) -> Self {
@@ -53,6 +63,23 @@ impl Ledger {
         let ledger =
             ledger::Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure);
         Self(Arc::new(ledger))
+    }
+
+    /// A ledger, and lanes in which fewer than `door_jobs` may wait when a waiter is served.
+    pub fn with_lanes(capacity: usize, door_jobs: usize) -> (Self, Lanes) {
+        let pressure = Arc::new(Pressure::new(1, 0));
+        pressure.set_plan(door_jobs, u64::MAX);
+        let lanes = lanes::Lanes::new(capacity, u64::MAX, Law::Off, Arc::clone(&pressure));
+        let ledger = ledger::Ledger::new(capacity, 0, &[], None, pressure);
+        (Self(Arc::new(ledger)), Lanes(lanes))
+    }
+
+    pub fn set_capacity(&self, capacity: usize) {
+        self.0.set_capacity(capacity);
+    }
+
+    pub fn set_limit(&self, limit: usize) {
+        self.0.set_limit(Some(limit));
     }
 
     /// A slot, or whether the refusal said "closed".
@@ -130,7 +157,7 @@ impl Ledger {
     fn own(&self, slot: ledger::Slot<'_>) -> Slot {
         let holding = slot.holding();
         slot.leave_with_job();
-        Slot(Arc::clone(&self.0), holding)
+        Slot { ledger: Arc::clone(&self.0), holding: Some(holding) }
     }
 }
 
@@ -143,10 +170,38 @@ impl Place {
     }
 }
 
+impl Slot {
+    /// Hands the slot of an ended job to one that holds what is claimed; none if it had to be
+    /// returned. The bytes are taken already.
+    pub fn pass_on(mut self, claim: Claim) -> Option<Self> {
+        let ledger = Arc::clone(&self.ledger);
+        let passed = self.ended(&ledger)?.pass_on(claim.0.holding)?;
+        self.holding = Some(passed.holding());
+        passed.leave_with_job();
+        Some(self)
+    }
+
+    fn ended<'a>(&mut self, ledger: &'a ledger::Ledger) -> Option<ledger::Slot<'a>> {
+        let holding = self.holding.take()?;
+        Some(ledger::Slot::of_ended_job(ledger, holding))
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
-        drop(ledger::Slot::of_ended_job(&self.0, self.1));
+        let ledger = Arc::clone(&self.ledger);
+        drop(self.ended(&ledger));
     }
+}
+
+/// Sets how many workers of a pool may take jobs.
+pub fn set_active_level(pool: &Pool, level: f64) {
+    pool.core().pressure.set_active_level(level);
+}
+
+/// Has the door of a pool without a law of queue delay refuse while so many jobs are queued.
+pub fn set_door_jobs(pool: &Pool, jobs: usize) {
+    pool.core().pressure.set_plan(jobs, u64::MAX);
 }
 
 fn origin() -> Origin {

@@ -1,7 +1,7 @@
 //! The ledger alone: who gets a slot, and that each comes back once.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, Payload, against, explore};
+use loom_tests::{AtLeast, Ghost, Payload, against, explore};
 use std::sync::Arc;
 use weirpool::loom::thread;
 use weirpool::protocols::{Claim, Ledger, Slot};
@@ -153,5 +153,68 @@ fn one_of_two_ends_is_the_last() {
         for ender in enders {
             ender.join().unwrap();
         }
+    });
+}
+
+/// Three want a slot of a pool whose adaptive limit rises from one to two meanwhile; there would be room
+/// for all.
+#[test]
+fn the_adaptive_limit_is_never_passed() {
+    let must_see = ["refused", "all let in"];
+    explore("ledger: limit", Some(3), AtLeast(1_000), &must_see, |seen| {
+        let ledger = Ledger::new(4, 0);
+        ledger.set_limit(1);
+        let inside = Arc::new(Ghost::default());
+        let take = |ledger: &Ledger, inside: &Ghost| {
+            let Ok(slot) = ledger.take(false) else { return 0 };
+            assert!(inside.add() < 2, "above the limit");
+            inside.sub();
+            drop(slot);
+            1
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let (ledger, inside) = (ledger.clone(), Arc::clone(&inside));
+                thread::spawn(move || take(&ledger, &inside))
+            })
+            .collect();
+        ledger.set_limit(2);
+        let mine = take(&ledger, &inside);
+        let taken = mine + others.into_iter().map(|other| other.join().unwrap()).sum::<usize>();
+        seen.note(if taken == 3 { "all let in" } else { "refused" });
+        assert!(taken >= 1, "a false refusal: nobody was in flight");
+        assert_eq!(ledger.in_flight(), 0);
+    });
+}
+
+/// A job of a partition, chosen to give way while that stands above its share, passes its slot on while
+/// the partition's other one ends. Meanwhile somebody takes whatever can be had.
+#[test]
+fn a_slot_passed_on_is_committed_at_every_instant() {
+    let must_see = ["passed on", "returned"];
+    explore("ledger: displacement", Some(3), AtLeast(1_000), &must_see, |seen| {
+        let of_tenant = Claim::new(Priority::Normal, Some(0), 0);
+        let outside = Claim::new(Priority::Critical, None, 0);
+        let ledger = Ledger::divided(2, 0, &[Partition::new().reserved(1)], None);
+        let victim = ledger.take_as(of_tenant).expect("room");
+        let other = ledger.take_as(of_tenant).expect("room");
+        let ender = thread::spawn(move || drop(other));
+        let taker = {
+            let ledger = ledger.clone();
+            thread::spawn(move || {
+                let taken = [of_tenant, outside].map(|claim| ledger.take_as(claim).ok());
+                assert!(ledger.in_flight() <= 2, "above the capacity");
+                drop(taken);
+            })
+        };
+        let passed_on = victim.pass_on(outside);
+        seen.note(if passed_on.is_some() { "passed on" } else { "returned" });
+        ender.join().unwrap();
+        taker.join().unwrap();
+        drop(passed_on);
+        assert_eq!(ledger.in_flight(), 0);
+        // All is back: the share, and the common part.
+        let all = [of_tenant, outside].map(|claim| ledger.take_as(claim).is_ok());
+        assert_eq!(all, [true, true], "the common part is off");
     });
 }

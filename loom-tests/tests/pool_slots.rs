@@ -5,9 +5,12 @@ use loom_tests::{
     AtLeast, Ghost, Payload, Seen, Signal, against, builder, explore, finish, pool, resting_pool,
 };
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weirpool::loom::future;
+use weirpool::protocols::set_door_jobs;
 use weirpool::test::ManualClock;
 use weirpool::{JobError, JobHandle, Pool, Reason, ShedReason};
 
@@ -105,6 +108,31 @@ fn a_submit_that_waits_gets_the_slot() {
         seen.note(if pool.in_flight() == 1 { "slot was taken" } else { "slot was free" });
         // A wake-up that is lost leaves this thread blocked, which loom reports.
         let second = pool.submit_blocking(move || payload.touch()).unwrap();
+        finish(pool, 2);
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+/// There are slots, but as many jobs are queued as the door lets wait, until the worker comes.
+#[test]
+fn a_submit_that_waits_for_a_shorter_queue_gets_in() {
+    let must_see = ["waited", "found it short"];
+    explore("slots: queue", Some(2), AtLeast(500), &must_see, |seen| {
+        let pool = resting_pool(1, 4);
+        set_door_jobs(&pool, 1);
+        let first = pool.try_submit(|| ()).unwrap();
+        let mut second = pool.submit(|| ());
+        let at_once = Pin::new(&mut second).poll(&mut Context::from_waker(Waker::noop()));
+        let second = if let Poll::Ready(second) = at_once {
+            seen.note("found it short");
+            second
+        } else {
+            seen.note("waited");
+            // A wake-up that is lost leaves this thread blocked, which loom reports.
+            future::block_on(second)
+        };
+        let second = second.expect("that the queue is long is no refusal for who waits");
         finish(pool, 2);
         first.join().unwrap();
         second.join().unwrap();

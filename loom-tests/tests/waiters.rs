@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use loom_tests::{AtLeast, explore};
+use loom_tests::{AtLeast, against, explore};
 use weirpool::loom::thread;
-use weirpool::protocols::{Claim, Ledger};
+use weirpool::protocols::{Claim, Ledger, job};
 use weirpool::{Partition, Priority};
 
 const PLAIN: fn() -> Claim = || Claim::new(Priority::Normal, None, 0);
@@ -149,5 +149,49 @@ fn partitions_stay_within_the_capacity() {
         // All is back: the common part is whole again.
         let rest = ledger.take(false);
         assert!(rest.is_ok() && ledger.take(false).is_err(), "the common part is off");
+    });
+}
+
+/// A bound is raised while somebody goes to wait for that: nothing else will ever serve it.
+#[test]
+fn a_raise_against_wait() {
+    raise_against_wait("waiters: limit", Ledger::set_limit);
+    raise_against_wait("waiters: capacity", Ledger::set_capacity);
+}
+
+fn raise_against_wait(name: &str, set_bound: fn(&Ledger, usize)) {
+    explore(name, None, AtLeast(50), &[], move |_| {
+        let ledger = Ledger::new(3, 0);
+        set_bound(&ledger, 1);
+        let held = ledger.take(false).expect("room");
+        let theirs = ledger.clone();
+        against(|| drop(ledger.wait(PLAIN()).expect("not closed")), move || set_bound(&theirs, 2));
+        drop(held);
+        assert_eq!(ledger.in_flight(), 0);
+    });
+}
+
+/// Two jobs are queued, and somebody goes to wait until fewer are while a worker runs them. Whatever
+/// the first return finds, the last finds an empty queue: nothing else will ever serve the waiter.
+#[test]
+fn the_last_return_serves_who_waits_for_a_shorter_queue() {
+    explore("waiters: queue", None, AtLeast(50), &[], |_| {
+        let (ledger, lanes) = Ledger::with_lanes(4, 1);
+        let slots = [(); 2].map(|()| {
+            let (entry, handle) = job(|| ());
+            drop(handle);
+            lanes.push(entry);
+            ledger.take(false).expect("room")
+        });
+        against(
+            || drop(ledger.wait(PLAIN().for_a_short_queue()).expect("not closed")),
+            move || {
+                for slot in slots {
+                    let entry = lanes.take().expect("two are queued");
+                    assert!(entry.run(|| drop(slot)));
+                }
+            },
+        );
+        assert_eq!(ledger.in_flight(), 0);
     });
 }

@@ -98,3 +98,9 @@ pub(crate) fn wait_until<T>(
     guard.0 = Some(again);
     false
 }
+
+/// A timed wait has given up, which here takes no time: whoever polls by such waits would go round for
+/// ever if others did not go first.
+pub(crate) fn has_given_up() {
+    thread::yield_now();
+}

@@ -4,7 +4,7 @@ use std::task::{Wake, Waker};
 use std::time::Instant;
 
 use super::stat::Arc;
-use super::{Condvar, Mutex, wait_until};
+use super::{Condvar, Mutex, has_given_up, wait_until};
 
 /// Blocks one thread until somebody leaves a token. A token left early is kept, a second is lost.
 ///
@@ -36,7 +36,12 @@ impl Parker {
                 break;
             }
         }
-        std::mem::take(&mut *token)
+        let taken = std::mem::take(&mut *token);
+        drop(token);
+        if !taken {
+            has_given_up();
+        }
+        taken
     }
 
     /// Leaves the token. What the caller wrote before is seen by the thread that takes it.
