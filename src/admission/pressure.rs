@@ -72,13 +72,19 @@ impl Pressure {
         self.queued[priority.lane()].load(Relaxed)
     }
 
-    /// Publishes how many wait in each lane. Plain stores: the caller holds the lanes' lock.
+    /// One more job waits in this lane. Plain stores: the caller holds the lanes' lock.
     #[inline]
-    pub(crate) fn set_queued(&self, in_lanes: [usize; Priority::COUNT]) {
-        let mut at_least = 0;
-        for (lane, waiting) in in_lanes.into_iter().enumerate().rev() {
-            at_least += waiting;
-            self.queued[lane].store(at_least, Relaxed);
+    pub(crate) fn lane_grew(&self, lane: usize) {
+        for at_least in &self.queued[..=lane] {
+            at_least.store(at_least.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// One job less waits in this lane. Plain stores: the caller holds the lanes' lock.
+    #[inline]
+    pub(crate) fn lane_shrank(&self, lane: usize) {
+        for at_least in &self.queued[..=lane] {
+            at_least.store(at_least.load(Relaxed) - 1, Relaxed);
         }
     }
 
@@ -207,7 +213,10 @@ mod tests {
     #[test]
     fn a_job_waits_for_its_own_class_and_those_above() {
         let pressure = Pressure::new(2, 0);
-        pressure.set_queued([1, 20, 300, 4_000]);
+        for (lane, jobs) in [1, 20, 300, 4_001].into_iter().enumerate() {
+            (0..jobs).for_each(|_| pressure.lane_grew(lane));
+        }
+        pressure.lane_shrank(3);
         let ahead = |priority| pressure.queued_ahead_of(priority);
         assert_eq!(ahead(Priority::Low), 4_321);
         assert_eq!(ahead(Priority::Normal), 4_320);

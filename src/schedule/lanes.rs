@@ -162,7 +162,7 @@ impl Lanes {
         if self.law != Law::Off {
             rings.judge.pushed(now_ns, self.measured());
         }
-        self.publish(&rings);
+        self.publish_push(&rings, lane);
     }
 
     /// The oldest job of the highest lane that has one, down to `floor`.
@@ -173,9 +173,9 @@ impl Lanes {
         let mut rings = self.rings.lock();
         let mut lanes = (floor.lane()..Priority::COUNT).rev();
         let lane = lanes.find(|&lane| rings.lanes[lane].live > 0)?;
-        let taken = self.pop(&mut rings, lane, now_ns, false);
-        self.publish(&rings);
-        taken
+        let taken = self.pop(&mut rings, lane, now_ns, false)?;
+        self.publish_removal(&rings, lane);
+        Some(taken)
     }
 
     /// Takes the oldest entry of a lane, judges its wait, and notes whether the lane is served with
@@ -229,9 +229,9 @@ impl Lanes {
         }
         // It has waited for an ageing bound: by the law it would be shed, and so would whatever comes
         // to its lane, for as long as the lane is not served.
-        let taken = self.pop(&mut rings, longest, now_ns, true);
-        self.publish(&rings);
-        taken
+        let taken = self.pop(&mut rings, longest, now_ns, true)?;
+        self.publish_removal(&rings, longest);
+        Some(taken)
     }
 
     /// Takes the newest entry of a lane whose job may give way, judged by its partition.
@@ -246,9 +246,9 @@ impl Lanes {
             let of = entry.job.as_ref()?.partition();
             may_give_way(of).then_some(entry.seq)
         })?;
-        let victim = ring.remove(seq);
-        self.publish(&rings);
-        victim
+        let victim = ring.remove(seq)?;
+        self.publish_removal(&rings, priority.lane());
+        Some(victim)
     }
 
     /// Makes room for so many live jobs; the memory is taken and the old given back outside the
@@ -271,24 +271,45 @@ impl Lanes {
     /// it meanwhile.
     pub(crate) fn remove(&self, job: &JobRef) -> Option<JobRef> {
         let mut rings = self.rings.lock();
-        let removed = rings.lanes[job.priority().lane()].remove(job.place());
-        self.publish(&rings);
-        removed
+        let lane = job.priority().lane();
+        let removed = rings.lanes[lane].remove(job.place())?;
+        self.publish_removal(&rings, lane);
+        Some(removed)
+    }
+
+    /// Publishes that a lane has one job more. Only what that changes: this is on the way of every
+    /// job, under the lock.
+    #[inline]
+    fn publish_push(&self, rings: &Rings, lane: usize) {
+        self.published.pushed.store(rings.pushed, Relaxed);
+        self.pressure.lane_grew(lane);
+        if rings.lanes[lane].live == 1 {
+            self.publish_occupied(rings);
+            self.publish_due(rings);
+        }
+    }
+
+    /// Publishes that a lane has one job less, and may have been served.
+    #[inline]
+    fn publish_removal(&self, rings: &Rings, lane: usize) {
+        self.pressure.lane_shrank(lane);
+        if rings.lanes[lane].live == 0 {
+            self.publish_occupied(rings);
+        }
+        self.publish_due(rings);
+    }
+
+    fn publish_occupied(&self, rings: &Rings) {
+        let lanes = rings.lanes.iter().enumerate();
+        let occupied =
+            lanes.fold(0, |bits, (lane, ring)| bits | usize::from(ring.live > 0) << lane);
+        self.published.occupied.store(occupied, Ordering::Relaxed);
     }
 
     #[inline]
-    fn publish(&self, rings: &Rings) {
-        let mut occupied = 0;
-        let mut queued = [0; Priority::COUNT];
-        let mut longest_since_ns = NEVER;
-        for (lane, ring) in rings.lanes.iter().enumerate() {
-            occupied |= usize::from(ring.live > 0) << lane;
-            queued[lane] = ring.live;
-            longest_since_ns = longest_since_ns.min(ring.waiting_since_ns);
-        }
-        self.published.occupied.store(occupied, Ordering::Relaxed);
-        self.pressure.set_queued(queued);
-        self.published.pushed.store(rings.pushed, Relaxed);
+    fn publish_due(&self, rings: &Rings) {
+        let since = rings.lanes.iter().map(|ring| ring.waiting_since_ns);
+        let longest_since_ns = since.fold(NEVER, u64::min);
         self.published.due_ns.store(due_at(longest_since_ns, self.ageing_bound_ns), Relaxed);
     }
 }
