@@ -108,10 +108,12 @@ impl Pool {
 
     /// Submits a job as soon as there is a slot for it: a future for any runtime.
     ///
-    /// It waits while the pool, the job's partition or the budget of bytes is full, first come first
-    /// served within a partition and priority; [`try_submit`](Self::try_submit) of the same or a
-    /// lower priority doesn't overtake. A closed pool, a deadline that has passed and a job larger
-    /// than the whole budget are refused at once. Dropping the future gives up.
+    /// It waits while the pool, the job's partition or the budget of bytes is full, the limit reached or
+    /// the queue too long, first come first served within a partition and priority;
+    /// [`try_submit`](Self::try_submit) of the same or a lower priority doesn't overtake. It doesn't
+    /// meet the CPU gate, and once it has waited it is not shed for the wait in the queue. A closed
+    /// pool, a deadline that can't be met and a job larger than the whole budget are refused at once.
+    /// Dropping the future gives up.
     ///
     /// ```
     /// let pool = weirpool::Pool::new(1, 1)?;
