@@ -195,3 +195,30 @@ fn the_last_return_serves_who_waits_for_a_shorter_queue() {
         assert_eq!(ledger.in_flight(), 0);
     });
 }
+
+/// Two wait for a shorter queue. What one is granted holds the other back until it comes back, used or
+/// not.
+#[test]
+fn a_grant_that_holds_the_next_back_comes_back() {
+    explore("waiters: queue, give up", Some(3), AtLeast(500), &[], |_| {
+        let (ledger, lanes) = Ledger::with_lanes(4, 1);
+        let (entry, handle) = job(|| ());
+        drop(handle);
+        lanes.push(entry);
+        let slot = ledger.take(false).expect("room");
+        let claim = PLAIN().for_a_short_queue();
+        let fickle = {
+            let ledger = ledger.clone();
+            thread::spawn(move || ledger.wait_briefly(claim))
+        };
+        let patient = {
+            let ledger = ledger.clone();
+            thread::spawn(move || drop(ledger.wait(claim).expect("not closed")))
+        };
+        let entry = lanes.take().expect("it is queued");
+        assert!(entry.run(|| drop(slot)));
+        fickle.join().unwrap();
+        patient.join().unwrap();
+        assert_eq!(ledger.in_flight(), 0, "a grant was lost");
+    });
+}
