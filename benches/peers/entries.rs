@@ -137,9 +137,8 @@ impl List<'_> {
         };
         let fork_join =
             move |tree| shapes::fork_join(tree, move || peer.fork_join(tree).expect("it forks"));
-        let work = |us: u64| Work::of_ns(us * MICROSECOND);
         add(DETACHED, Box::new(move || shapes::detached(peer, jobs)));
-        add(JOINED, Box::new(move || shapes::joined(peer, jobs, Work::NONE)));
+        add(JOINED, Box::new(move || shapes::joined(peer, jobs, 0)));
         add(PRODUCERS, Box::new(move || shapes::producers(peer, jobs)));
         add(NESTED, Box::new(move || shapes::nested(peer, jobs)));
         if P::FORKS {
@@ -148,10 +147,9 @@ impl List<'_> {
         }
         add(ROUNDTRIP, Box::new(move || shapes::round_trips(peer, trips)));
         add(BURST, Box::new(move || shapes::bursts(peer, bursts)));
-        let (us_1, us_10, us_100) = (work(1), work(10), work(100));
-        add(WORK_1, Box::new(move || shapes::joined(peer, jobs / 4, us_1)));
-        add(WORK_10, Box::new(move || shapes::joined(peer, jobs / 20, us_10)));
-        add(WORK_100, Box::new(move || shapes::joined(peer, jobs / 200, us_100)));
+        add(WORK_1, Box::new(move || shapes::joined(peer, jobs / 4, MICROSECOND)));
+        add(WORK_10, Box::new(move || shapes::joined(peer, jobs / 20, 10 * MICROSECOND)));
+        add(WORK_100, Box::new(move || shapes::joined(peer, jobs / 200, 100 * MICROSECOND)));
     }
 
     /// What only rayon has: a job on the caller's stack, and `join`.

@@ -8,7 +8,7 @@ const HELP: &str = "\
 What a job costs, beside the pools people have today.
 
   --quick          fewer jobs and rounds: for a first look
-  --rounds N       rounds after the first, which only warms up (9)
+  --rounds N       rounds after the first, which only warms up (11)
   --jobs N         empty jobs per round and shape (40000)
   --workers LIST   for example 1,2,4 (the default)
   --shapes LIST    some of the shapes, by name
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of_this_process() -> Self {
         let mut plan = Self {
-            rounds: 9,
+            rounds: 11,
             jobs: 40_000,
             workers: vec![1, 2, 4],
             shapes: None,

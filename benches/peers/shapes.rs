@@ -13,6 +13,13 @@ use crate::tree::Tree;
 
 const PRODUCERS: usize = 4;
 const BURST: usize = 32;
+/// Jobs that one producer has in flight at most, for every pool alike: no service lets requests pile up
+/// without end either, and a queue that drains in little more than a millisecond is one that a pool
+/// with a door does not refuse.
+const WINDOW: u64 = 4_096;
+const WINDOW_NS: u64 = 1_500_000;
+/// How often the producer of detached jobs looks how many are still in flight.
+const LOOK_EVERY: u64 = 256;
 /// Until the workers of every pool have given up looking and sleep.
 const IDLE: Duration = Duration::from_micros(500);
 
@@ -26,7 +33,8 @@ pub(crate) struct Measured {
 impl Measured {
     /// The time of all, by the jobs that ran.
     fn per_job(started: Instant, ran: u64) -> Self {
-        Self { ns: vec![started.elapsed().as_nanos() as f64 / ran as f64], jobs: ran }
+        // At a standstill of the machine a pool may have shed all of a round.
+        Self { ns: vec![started.elapsed().as_nanos() as f64 / ran.max(1) as f64], jobs: ran.max(1) }
     }
 }
 
@@ -46,20 +54,33 @@ fn counted_job(number: u64, work: Work) -> impl FnOnce() + Send + 'static {
 
 /// One producer outside, nothing returned; until the last job has run.
 pub(crate) fn detached<P: Peer>(peer: P, jobs: u64) -> Measured {
-    let (all, shed) = (ENDED.count() + jobs, peer.shed());
+    let (before, shed) = (ENDED.count(), peer.shed());
     let started = Instant::now();
     for number in 0..jobs {
+        if number % LOOK_EVERY == 0 {
+            while before + number > ENDED.count() + WINDOW {
+                thread::yield_now();
+            }
+        }
         peer.spawn(counted_job(number, Work::NONE));
     }
-    ENDED.wait_for(all);
+    ENDED.wait_for(before + jobs);
     Measured::per_job(started, jobs - (peer.shed() - shed))
 }
 
-/// One producer outside, every result asked for, after all have been submitted.
-pub(crate) fn joined<P: Peer>(peer: P, jobs: u64, work: Work) -> Measured {
+/// One producer outside, every result asked for, window by window. The time of one job in nanoseconds
+/// says how many make a window.
+pub(crate) fn joined<P: Peer>(peer: P, jobs: u64, work_ns: u64) -> Measured {
+    let (work, window) = (Work::of_ns(work_ns), WINDOW.min(WINDOW_NS / work_ns.max(1)));
     let started = Instant::now();
-    let ran = submit_and_join(peer, jobs, work);
+    let ran = in_windows(peer, jobs, window, work);
     Measured::per_job(started, ran)
+}
+
+/// Submits and joins them, a window at a time; returns how many ran.
+fn in_windows<P: Peer>(peer: P, jobs: u64, window: u64, work: Work) -> u64 {
+    let full = (0..jobs / window).map(|_| submit_and_join(peer, window, work)).sum::<u64>();
+    full + submit_and_join(peer, jobs % window, work)
 }
 
 /// Returns how many of the jobs ran.
@@ -78,7 +99,7 @@ pub(crate) fn producers<P: Peer>(peer: P, jobs: u64) -> Measured {
     thread::scope(|scope| {
         let producer = || {
             barrier.wait();
-            submit_and_join(peer, each, Work::NONE)
+            in_windows(peer, each, WINDOW / PRODUCERS as u64, Work::NONE)
         };
         let producers: Vec<_> = (0..PRODUCERS).map(|_| scope.spawn(producer)).collect();
         // The clock starts before the first of them can.
@@ -93,11 +114,14 @@ pub(crate) fn producers<P: Peer>(peer: P, jobs: u64) -> Measured {
 pub(crate) fn nested<P: Peer>(peer: P, jobs: u64) -> Measured {
     let (all, shed) = (ENDED.count() + jobs, peer.shed());
     let started = Instant::now();
-    peer.spawn(move || {
+    let submit_all = move || {
         for number in 0..jobs {
             peer.spawn(counted_job(number, Work::NONE));
         }
-    });
+        jobs
+    };
+    // Without this one job there would be none.
+    while P::join(peer.submit(submit_all)).is_none() {}
     ENDED.wait_for(all);
     Measured::per_job(started, jobs - (peer.shed() - shed))
 }
