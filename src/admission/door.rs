@@ -56,8 +56,8 @@ pub(crate) struct Door<'a> {
 impl<'a> Door<'a> {
     /// Asks for a slot; the first reason in the documented order is the one reported.
     ///
-    /// No clock is read unless the job has a deadline or the CPU gate refuses it, no chance is drawn unless the CPU gate is up,
-    /// no lock is taken unless somebody waits, nothing is allocated.
+    /// No clock is read unless the job has a deadline or the CPU gate refuses it, no chance is drawn
+    /// unless the CPU gate is up, no lock is taken unless somebody waits, nothing is allocated.
     #[inline]
     pub(crate) fn admit(self, ask: Ask) -> Result<Slot<'a>, Reason> {
         let claim = self.check(ask)?;
