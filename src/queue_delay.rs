@@ -26,8 +26,8 @@ use crate::policy::delay::Law;
 ///
 /// If the machine or the process stood still for more than a second, so that nobody looked at the
 /// clock, what waited through that is not judged by the first three; only a cut-off is hard. When all
-/// workers have run out of work, what came before is forgotten. A job that is served because its lane
-/// has waited for an ageing bound is not shed, whatever the law.
+/// workers have run out of work, what came before is forgotten. When a lane has not been served
+/// for an ageing bound, the last of its jobs is run however long it has waited, except by a cut-off.
 ///
 /// ```
 /// use std::time::Duration;

@@ -405,7 +405,8 @@ fn in_a_flood_of_all_classes_it_is_low_work_that_goes() {
     assert_eq!((high, critical), (0, 0));
     assert!(low > 2_700 && normal > 2_000 && normal < 3_200, "{refused:?}");
     let of = |priority| flood.log.iter().filter(move |(_, of, _)| *of == priority);
-    assert!(of(Priority::High).all(|(.., waited)| *waited <= 2 * MS));
+    // One more when a lower lane had its turn.
+    assert!(of(Priority::High).all(|(.., waited)| *waited <= 3 * MS));
     assert_eq!(of(Priority::Critical).count(), 30);
     flood.finish();
     assert_adds_up(&flood.pool);

@@ -110,9 +110,8 @@ impl Pressure {
 
     /// The time in which so many jobs are worked off.
     pub(crate) fn drain_ns(&self, jobs: usize) -> u64 {
-        let workers = self.active_workers().max(1) as u128;
-        let drain_ns = u128::from(self.mean_service_ns()) * jobs as u128 / workers;
-        u64::try_from(drain_ns).unwrap_or(u64::MAX)
+        // As far as it goes: what is too large saturates.
+        (self.mean_service_ns() as f64 * jobs as f64 / self.active_level()) as u64
     }
 
     #[inline]
@@ -145,10 +144,9 @@ impl Pressure {
         f64::from_bits(self.plan.active_level.load(Relaxed))
     }
 
-    /// The same in whole workers.
-    #[inline]
+    /// The same, rounded to whole workers.
     pub(crate) fn active_workers(&self) -> usize {
-        self.active_level().ceil() as usize
+        self.active_level().round() as usize
     }
 
     pub(crate) fn set_active_level(&self, level: f64) {

@@ -16,7 +16,7 @@
 use super::ema::Ema;
 
 mod active;
-pub(crate) use active::{ActiveWorkers, active_at};
+pub(crate) use active::{ActiveWorkers, Cores, active_at};
 
 /// How long the shares are averaged for [`ContentionMeter::is_contended`].
 pub(crate) const SMOOTHING_NS: u64 = 1_000_000_000;
@@ -88,9 +88,14 @@ impl Contention {
 }
 
 impl Sample {
-    /// The cores that the pool got on average; none if unknown.
-    pub(crate) fn obtained_cores(&self) -> Option<f64> {
-        (self.dt_ns > 0).then_some(self.pool_cpu_ns? as f64 / self.dt_ns as f64)
+    /// The cores that the pool got on average, and those it got or waited for; none if unknown. Where
+    /// the waiting isn't known, it wanted all that its workers could use.
+    pub(crate) fn cores(&self) -> Option<Cores> {
+        let dt_ns = (self.dt_ns > 0).then_some(self.dt_ns as f64)?;
+        let obtained = self.pool_cpu_ns? as f64 / dt_ns;
+        let waited = self.run_delay_ns.map(|waited_ns| waited_ns as f64 / dt_ns);
+        let wanted = waited.map_or(self.workers, |waited| obtained + waited);
+        Some(Cores { obtained, wanted })
     }
 
     /// Tells the thieves apart.

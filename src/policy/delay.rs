@@ -168,6 +168,11 @@ impl Law {
         }
     }
 
+    /// Whether nobody may wait longer, whatever the reason.
+    pub(crate) fn is_hard(self) -> bool {
+        matches!(self, Self::Cutoff { .. })
+    }
+
     /// The wait that is aimed at: never below the time of one job.
     pub(crate) fn effective_target_ns(self, mean_service_ns: u64) -> Option<u64> {
         match self {

@@ -50,7 +50,8 @@ pub(crate) struct Observed {
     pub(crate) mean_service_ns: u64,
     /// How many service times went into the mean.
     pub(crate) served: u64,
-    pub(crate) active_workers: usize,
+    /// A fraction where some take jobs for a part of the time only.
+    pub(crate) active_workers: f64,
 }
 
 /// What the door and the workers go by until the next one.
@@ -76,7 +77,7 @@ impl Plan {
             - (PATIENCE_OVERLOADED - PATIENCE_FLOODED) * flooded;
         let bound_ns = target_ns as f64 * targets;
         let cut_ns = target_ns as f64 * (CUT - (CUT - CUT_OVERLOADED) * overloaded);
-        let workers = observed.active_workers.max(1) as f64;
+        let workers = observed.active_workers.max(1.0);
         Self {
             // At least one per worker, since the target is never below one service time.
             door_jobs: (bound_ns * workers / observed.mean_service_ns as f64) as usize,
@@ -156,7 +157,7 @@ impl Offered {
         // After a clock was set back, a new beginning.
         let Some(elapsed_ns) = elapsed_ns else { return };
         let work_ns = arrived as f64 * observed.mean_service_ns as f64;
-        let load = work_ns / (elapsed_ns as f64 * observed.active_workers.max(1) as f64);
+        let load = work_ns / (elapsed_ns as f64 * observed.active_workers.max(1.0));
         let weight = |tau_ns: u64, targets: u64| {
             let tau_ns = tau_ns.max(target_ns.saturating_mul(targets));
             -(-(elapsed_ns as f64) / tau_ns as f64).exp_m1()
@@ -182,7 +183,7 @@ mod tests {
                 arrivals: (per_10_ms * tick as f64) as u64,
                 mean_service_ns: MS,
                 served: 1_000,
-                active_workers: 8,
+                active_workers: 8.0,
             };
             plan = graded.plan(tick * 10 * MS, observed);
         }
@@ -209,7 +210,7 @@ mod tests {
         for tick in 1..=200 {
             arrivals += if tick <= 100 { 40 } else { 200 };
             let observed =
-                Observed { arrivals, mean_service_ns: MS, served: 1_000, active_workers: 8 };
+                Observed { arrivals, mean_service_ns: MS, served: 1_000, active_workers: 8.0 };
             let plan = graded.plan(tick * 10 * MS, observed);
             if plan.door_jobs <= 41 && armed_after_ms.is_none() {
                 armed_after_ms = Some((tick - 100) * 10);
@@ -223,7 +224,7 @@ mod tests {
     fn below_fifty_service_times_only_the_capacity_refuses() {
         let mut graded = Graded::new(5 * MS);
         let observed =
-            |served| Observed { arrivals: 0, mean_service_ns: MS, served, active_workers: 8 };
+            |served| Observed { arrivals: 0, mean_service_ns: MS, served, active_workers: 8.0 };
         assert_eq!(graded.plan(10 * MS, observed(49)), Plan::OPEN);
         assert_eq!(graded.plan(20 * MS, observed(50)).door_jobs, 160, "and 160 are 20 ms");
     }
@@ -234,7 +235,7 @@ mod tests {
         {
             let mut graded = Graded::new(5 * MS);
             let observed =
-                Observed { arrivals: u64::MAX, mean_service_ns, served: 50, active_workers: 8 };
+                Observed { arrivals: u64::MAX, mean_service_ns, served: 50, active_workers: 8.0 };
             let plan = graded.plan(10 * MS, observed);
             assert!(plan.door_jobs >= 8, "{mean_service_ns}: {plan:?}");
         }
@@ -247,7 +248,7 @@ mod tests {
                 Observed { arrivals: 0, mean_service_ns: MS, served: 1_000, active_workers };
             Graded::new(5 * MS).plan(10 * MS, observed).door_jobs
         };
-        assert_eq!((plan(8), plan(1), plan(0)), (160, 20, 20));
+        assert_eq!((plan(8.0), plan(1.0), plan(0.0)), (160, 20, 20));
     }
 
     #[test]
@@ -255,7 +256,7 @@ mod tests {
         let mut graded = Graded::new(5 * MS);
         for now_ns in [0, u64::MAX, 3, u64::MAX - 1, 0] {
             let observed =
-                Observed { arrivals: now_ns, mean_service_ns: MS, served: 99, active_workers: 2 };
+                Observed { arrivals: now_ns, mean_service_ns: MS, served: 99, active_workers: 2.0 };
             let plan = graded.plan(now_ns, observed);
             assert!(plan.door_jobs >= 2 && graded.offered_load().is_finite());
         }

@@ -132,12 +132,11 @@ impl Control {
         let Some(mean_service_ns) = state.service.mean_ns().filter(|&mean_ns| mean_ns > 0) else {
             return;
         };
-        let active_workers = self.pressure.active_workers();
         let target_ns = self.law.effective_target_ns(mean_service_ns);
         let target_ns = target_ns.unwrap_or(DEFAULT_TARGET_NS.max(mean_service_ns));
-        let target_jobs = u128::from(target_ns) * active_workers as u128;
-        let target_jobs = target_jobs / u128::from(mean_service_ns);
-        self.pressure.set_target_jobs(usize::try_from(target_jobs).unwrap_or(usize::MAX));
+        let target_jobs = target_ns as f64 * self.pressure.active_level() / mean_service_ns as f64;
+        // As far as it goes: what is too large saturates.
+        self.pressure.set_target_jobs(target_jobs as usize);
         let Some(graded) = &mut state.graded else { return };
         let observed = self.observed(&state.service, arrivals());
         let plan = graded.plan(now_ns, observed);
@@ -163,7 +162,7 @@ impl Control {
             arrivals,
             mean_service_ns: service.mean_ns().unwrap_or(0),
             served: service.jobs(),
-            active_workers: self.pressure.active_workers(),
+            active_workers: self.pressure.active_level(),
         }
     }
 

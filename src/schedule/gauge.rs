@@ -167,7 +167,7 @@ impl Gauge {
     pub(crate) fn sample(&self, now_ns: u64, now: Instant) -> bool {
         let Some(mut watch) = self.watch.lock().take() else { return false };
         self.next_sample_ns.store(now_ns.saturating_add(self.sample_every_ns), Relaxed);
-        watch.sample(now_ns, now, &self.clocks, self.pressure.active_workers() as f64);
+        watch.sample(now_ns, now, &self.clocks, self.pressure.active_level());
         self.publish(&watch, now_ns);
         *self.watch.lock() = Some(watch);
         true
@@ -238,7 +238,7 @@ impl Watch {
         let contention = self.contention.get_or_insert_with(|| ContentionMeter::new(now_ns));
         contention.add(now_ns, shares);
         if let Some(active) = &mut self.active {
-            active.add(dt_ns, shares, seen.and_then(|sample| sample.obtained_cores()));
+            active.add(dt_ns, shares, seen.and_then(|sample| sample.cores()));
         }
         for (index, worker) in self.workers.iter_mut().enumerate() {
             worker.sample(now_ns, dt_ns, clocks.cpu_ns(index));

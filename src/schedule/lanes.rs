@@ -179,12 +179,15 @@ impl Lanes {
     }
 
     /// Takes the oldest entry of a lane, judges its wait, and notes whether the lane is served with
-    /// it: a job that will not be run serves nobody. One that is spared is run however long it has
-    /// waited.
+    /// it: a job that will not be run serves nobody.
+    ///
+    /// The last one of a lane that is due is run however long it has waited. By the law it would be
+    /// shed, and so would whatever comes to its lane for as long as that is not served.
     #[inline]
-    fn pop(&self, rings: &mut Rings, lane: usize, now_ns: u64, spared: bool) -> Option<Taken> {
+    fn pop(&self, rings: &mut Rings, lane: usize, now_ns: u64, due: bool) -> Option<Taken> {
         let job = rings.lanes[lane].pop()?;
         let overdue = self.law != Law::Off && {
+            let spared = due && rings.lanes[lane].live == 0 && !self.law.is_hard();
             let may_be_shed = !spared && !job.is_exempt();
             let wait = Wait { lane, enqueued_ns: job.enqueued_ns(), may_be_shed };
             rings.judge.takes(wait, now_ns, self.measured())
@@ -227,8 +230,6 @@ impl Lanes {
         if due_at(waiting_since(&longest), self.ageing_bound_ns) > now_ns {
             return None;
         }
-        // It has waited for an ageing bound: by the law it would be shed, and so would whatever comes
-        // to its lane, for as long as the lane is not served.
         let taken = self.pop(&mut rings, longest, now_ns, true)?;
         self.publish_removal(&rings, longest);
         Some(taken)

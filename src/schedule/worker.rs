@@ -285,8 +285,8 @@ impl Worker {
     fn pick(&self, now_ns: u64) -> Option<Taken> {
         self.picks.set(self.picks.get().wrapping_add(1));
         let due = self.pick_due(now_ns);
-        // One that has expired has not been served; the next may be.
-        let is_run = |taken: &Taken| taken.job.deadline_ns() > now_ns;
+        // One that is shed has not been served; the next may be.
+        let is_run = |taken: &Taken| !taken.overdue && taken.job.deadline_ns() > now_ns;
         let served = due.as_ref().is_some_and(is_run);
         self.turns.borrow_mut().picked(served);
         due.or_else(|| self.pick_in_order(now_ns))

@@ -68,11 +68,11 @@ fn a_lane_below_a_backlog_is_served_once_per_ageing_bound_and_no_more() {
     check("Four seconds of High, Normal below", ["served in 4 s", "neglect ms", "done"], rows);
 }
 
-/// Jobs that were accepted before a flood of High work began. One is taken up per ageing bound. By
-/// then each has waited longer than the law allows: would the law judge those that are taken because
-/// their lane is due, ageing would only ever shed.
+/// Jobs that were accepted before a flood of High work began. After an ageing bound their lane is due,
+/// and by then each has waited longer than the law allows: those that nobody needs to be run are shed,
+/// and the last one is. Would the law judge that one, too, ageing would only ever shed.
 #[test]
-fn jobs_left_behind_by_a_flood_of_high_work_are_run_one_per_ageing_bound() {
+fn of_jobs_left_behind_by_a_flood_of_high_work_the_last_is_run_after_an_ageing_bound() {
     const LEFT: usize = 5;
     let mut rows = Vec::new();
     for workers in [2, 8] {
@@ -85,7 +85,7 @@ fn jobs_left_behind_by_a_flood_of_high_work_are_run_one_per_ageing_bound() {
             sent.extend(flood);
             let out = Settings { judges_the_due, ..Settings::new(workers) }.play(&sent);
             let left = out.between(0, END_MS).of_class(Normal);
-            let run = if judges_the_due { 0 } else { LEFT };
+            let run = usize::from(!judges_the_due);
             let name = if judges_the_due { "judged" } else { "spared" };
             rows.push((
                 format!("{workers} workers, those that are due are {name}"),

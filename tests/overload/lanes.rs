@@ -12,6 +12,8 @@ pub(crate) struct Queued {
     pub(crate) arrival: Arrival,
     /// Taken because its lane had waited for an ageing bound.
     pub(crate) due: bool,
+    /// The last of a lane that had waited for an ageing bound.
+    pub(crate) last_of_due: bool,
 }
 
 pub(crate) struct Lanes {
@@ -67,14 +69,24 @@ impl Lanes {
         }
         let looks = now_ns >= self.look_again_ns && turns.may_serve_due();
         let due = if looks { self.due_lane(now_ns) } else { None };
-        turns.picked(due.is_some());
         let at = due.or_else(|| self.highest())?;
         let lane = &mut self.lanes[at];
         let (number, arrival) = lane.jobs.pop_front()?;
         lane.queued -= 1;
-        lane.waiting_since_ns = if lane.queued == 0 { NEVER } else { now_ns };
         self.queued -= 1;
-        Some(Queued { number, arrival, due: due.is_some() })
+        let last_of_due = due.is_some() && lane.queued == 0;
+        Some(Queued { number, arrival, due: due.is_some(), last_of_due })
+    }
+
+    /// What was taken is run, or not: only then is its lane served.
+    pub(crate) fn taken(&mut self, turns: &mut Turns, queued: &Queued, runs: bool, now_ns: u64) {
+        turns.picked(queued.due && runs);
+        let lane = &mut self.lanes[queued.arrival.priority as usize];
+        if lane.queued == 0 {
+            lane.waiting_since_ns = NEVER;
+        } else if runs {
+            lane.waiting_since_ns = now_ns;
+        }
     }
 
     // No iterators in here: unoptimized they take a third of the simulator's time.

@@ -218,13 +218,15 @@ impl Sim {
     fn takes(&mut self, at: usize, now_ns: u64) {
         while let Some(next) = self.lanes.take(&mut self.workers[at].turns, now_ns) {
             let arrival = next.arrival;
-            let spared = next.due && !self.settings.judges_the_due;
+            let spared = next.last_of_due && !self.settings.judges_the_due;
             let wait = Wait {
                 lane: arrival.priority as usize,
                 enqueued_ns: arrival.at_ns,
                 may_be_shed: !spared,
             };
-            if self.judge.takes(wait, now_ns, self.measured()) {
+            let sheds = self.judge.takes(wait, now_ns, self.measured());
+            self.lanes.taken(&mut self.workers[at].turns, &next, !sheds, now_ns);
+            if sheds {
                 let waited_ns = now_ns - arrival.at_ns;
                 self.out.records[next.number].fate = Fate::Shed { waited_ns };
                 continue;
@@ -277,7 +279,7 @@ impl Sim {
             arrivals: self.out.records.len() as u64,
             mean_service_ns: self.mean_ns(),
             served: self.mean.jobs(),
-            active_workers: self.workers.len(),
+            active_workers: self.workers.len() as f64,
         }
     }
 }

@@ -30,6 +30,8 @@ const PAUSE_NS: u64 = 10_000_000_000;
 const OBTAINED_TAU_NS: u64 = 1_000_000_000;
 /// If the pool gets less than this part of what it got with more workers, they were of use.
 const WORTH_KEEPING: f64 = 0.95;
+/// With so much of what its workers could use the pool wants all there is.
+const ALL: f64 = 0.9;
 
 /// The workers that may take jobs at `now_ns` if `level` may on average.
 ///
@@ -54,6 +56,13 @@ pub(crate) struct ActiveWorkers {
     at_its_floor: bool,
 }
 
+/// Cores of CPU that the pool's threads had, and had or waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cores {
+    pub(crate) obtained: f64,
+    pub(crate) wanted: f64,
+}
+
 /// While others take CPU and the pool gives way.
 #[derive(Debug, Clone, Copy)]
 struct Yielding {
@@ -70,22 +79,25 @@ impl ActiveWorkers {
         Self { workers, level: workers, time_ns: 0, obtained, yielding: None, at_its_floor: false }
     }
 
-    /// Adds a sample of `dt_ns`: what was taken from the pool, and the cores that it got, if known.
-    /// A pause changes nothing.
-    pub(crate) fn add(&mut self, dt_ns: u64, shares: Contention, obtained_cores: Option<f64>) {
+    /// Adds a sample of `dt_ns`: what was taken from the pool, and the cores that it got and wanted, if
+    /// known. A pause changes nothing.
+    ///
+    /// A pool that could not have used more than it got has no reason to give way: what others took,
+    /// it had no use for, and how much it could get with fewer workers doesn't show.
+    pub(crate) fn add(&mut self, dt_ns: u64, shares: Contention, cores: Option<Cores>) {
         if dt_ns == 0 || dt_ns > PAUSE_NS {
             return;
         }
         self.time_ns = self.time_ns.saturating_add(dt_ns);
-        if let Some(cores) = obtained_cores.filter(|cores| *cores >= 0.0) {
-            self.obtained.add(self.time_ns, cores);
+        if let Some(cores) = cores.filter(|cores| cores.obtained >= 0.0) {
+            self.obtained.add(self.time_ns, cores.obtained);
         }
         let shares = shares.clamped();
         let steps = (dt_ns as f64 / STEP_NS).min(MAX_STEPS);
         let before = self.level;
         if shares.is_throttled() {
             self.lower(steps, 1.0);
-        } else if shares.is_taken() {
+        } else if shares.is_taken() && cores.is_none_or(|cores| cores.wanted >= self.level * ALL) {
             self.give_way(steps);
         } else {
             self.yielding = None;

@@ -35,6 +35,11 @@ fn check(sample: Sample, throttled: f64, other_threads: f64, neighbours: f64) {
     }
 }
 
+/// The cores that a pool got which wanted all there are.
+fn got(obtained: f64) -> Option<Cores> {
+    Some(Cores { obtained, wanted: f64::INFINITY })
+}
+
 #[test]
 fn own_saturation_is_no_contention() {
     check(saturated(), 0.0, 0.0, 0.0);
@@ -172,10 +177,10 @@ const CALM: Contention = Contention { throttled: 0.0, other_threads: 0.0, neighb
 fn throttling_takes_a_twentieth_per_sample_down_to_one_worker() {
     let mut active = ActiveWorkers::new(8);
     assert_eq!(active.level(), 8.0);
-    active.add(100 * MS, THROTTLED, Some(4.0));
+    active.add(100 * MS, THROTTLED, got(4.0));
     assert!((active.level() - 7.6).abs() < 1e-9);
     for _ in 0..200 {
-        active.add(100 * MS, THROTTLED, Some(4.0));
+        active.add(100 * MS, THROTTLED, got(4.0));
     }
     assert_eq!(active.level(), 1.0);
 }
@@ -202,9 +207,9 @@ fn a_pause_of_the_whole_process_changes_nothing() {
     active.add(100 * MS, THROTTLED, None);
     let before = active.level();
     for shares in [THROTTLED, TAKEN, CALM] {
-        active.add(3_600 * S, shares, Some(0.0));
-        active.add(0, shares, Some(0.0));
-        active.add(u64::MAX, shares, Some(0.0));
+        active.add(3_600 * S, shares, got(0.0));
+        active.add(0, shares, got(0.0));
+        active.add(u64::MAX, shares, got(0.0));
     }
     assert_eq!(active.level(), before);
 }
@@ -221,16 +226,16 @@ fn others_never_push_it_below_what_the_pool_really_gets() {
     // The neighbour's group has a share of its own: the pool gets 2.3 cores with 8 workers or 3.
     let mut active = ActiveWorkers::new(8);
     for _ in 0..300 {
-        active.add(100 * MS, TAKEN, Some(2.3));
+        active.add(100 * MS, TAKEN, got(2.3));
     }
     assert_eq!(active.level().ceil(), 3.0);
     // What it gets isn't known: then nothing is changed.
     let mut blind = ActiveWorkers::new(8);
     for _ in 0..300 {
         blind.add(100 * MS, TAKEN, None);
-        blind.add(100 * MS, TAKEN, Some(f64::NAN));
-        blind.add(100 * MS, TAKEN, Some(-1.0));
-        blind.add(100 * MS, TAKEN, Some(f64::INFINITY));
+        blind.add(100 * MS, TAKEN, got(f64::NAN));
+        blind.add(100 * MS, TAKEN, got(-1.0));
+        blind.add(100 * MS, TAKEN, got(f64::INFINITY));
     }
     assert_eq!(blind.level().ceil(), 8.0);
 }
@@ -240,13 +245,13 @@ fn a_machine_that_shares_by_thread_does_not_starve_a_pool_that_gives_way() {
     // Eight cores, eight threads of others, and the pool's: each thread gets the same.
     let obtains = |level: f64| 8.0 * level / (level + 8.0);
     let mut active = ActiveWorkers::new(8);
-    let mut got = Vec::new();
+    let mut seen = Vec::new();
     for _ in 0..3_000 {
         let cores = obtains(active.level());
-        active.add(100 * MS, TAKEN, Some(cores));
-        got.push(cores);
+        active.add(100 * MS, TAKEN, got(cores));
+        seen.push(cores);
     }
-    let mean = got.iter().sum::<f64>() / got.len() as f64;
+    let mean = seen.iter().sum::<f64>() / seen.len() as f64;
     assert!(mean > 0.9 * obtains(8.0), "{mean} of {}", obtains(8.0));
 }
 
@@ -254,15 +259,15 @@ fn a_machine_that_shares_by_thread_does_not_starve_a_pool_that_gives_way() {
 fn heavier_neighbours_later_take_no_more_workers_away() {
     let mut active = ActiveWorkers::new(8);
     for _ in 0..300 {
-        active.add(100 * MS, TAKEN, Some(4.0));
+        active.add(100 * MS, TAKEN, got(4.0));
     }
     assert_eq!(active.level().ceil(), 4.0);
     for _ in 0..300 {
-        active.add(100 * MS, TAKEN, Some(1.0));
+        active.add(100 * MS, TAKEN, got(1.0));
         assert_eq!(active.level().ceil(), 4.0);
     }
     for _ in 0..100 {
-        active.add(100 * MS, CALM, Some(4.0));
+        active.add(100 * MS, CALM, got(4.0));
     }
     assert_eq!(active.level().ceil(), 8.0);
 }
@@ -331,7 +336,7 @@ mod quota {
                     ..Sample::default()
                 };
                 pool_ms += std::mem::take(&mut sample_pool_ms);
-                active.add(sample.dt_ns, sample.contention(), sample.obtained_cores());
+                active.add(sample.dt_ns, sample.contention(), sample.cores());
             }
         }
         let all_ms = (SECONDS * 1_000) as f64;
@@ -355,4 +360,24 @@ mod quota {
             assert!(throughput >= 0.93, "{throughput} with {workers} workers");
         }
     }
+}
+
+/// Neighbours take whatever a half-loaded pool leaves, and their threads now and then keep one of its
+/// own waiting. Were it to give way for that, a flood would find it with one worker.
+#[test]
+fn a_pool_that_wants_less_than_it_could_have_gives_way_to_nobody() {
+    let mut active = ActiveWorkers::new(2);
+    for _ in 0..1_000 {
+        active.add(100 * MS, TAKEN, Some(Cores { obtained: 0.9, wanted: 1.1 }));
+    }
+    assert_eq!(active.level(), 2.0);
+    // It had given way in a flood, and is back when that is over.
+    for _ in 0..100 {
+        active.add(100 * MS, THROTTLED, got(1.0));
+    }
+    assert_eq!(active.level(), 1.0);
+    for _ in 0..100 {
+        active.add(100 * MS, TAKEN, Some(Cores { obtained: 0.5, wanted: 0.6 }));
+    }
+    assert!(active.level() > 1.9, "{}", active.level());
 }
