@@ -14,32 +14,40 @@ use crate::engine::Failure;
 /// The whole seconds of `Retry-After`; 0 would ask for a retry at once.
 const MIN_RETRY_S: u64 = 1;
 
+/// Tells the two kinds of 503 apart: refused before anything was done, or dropped after a wait.
+const REASON: HeaderName = HeaderName::from_static("x-weirpool-reason");
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         match self {
             Self::Refused(refusal) if refusal.reason() == Reason::Closed => {
-                busy("the server is ending", MIN_RETRY_S)
+                busy("refused", "the server is ending", MIN_RETRY_S)
             }
             Self::Refused(refusal) => {
                 let wait = refusal.retry_after().unwrap_or_default();
                 let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-                busy(&refusal.to_string(), seconds.max(MIN_RETRY_S))
+                busy("refused", &refusal.reason().to_string(), seconds.max(MIN_RETRY_S))
             }
             Self::Job(JobError::Shed(ShedReason::Deadline)) => {
                 (StatusCode::GATEWAY_TIMEOUT, "it could not be begun in time\n").into_response()
             }
             Self::Job(error) if error.is_panic() => internal(),
             // Shed for its wait, displaced, or discarded at the end of the server.
-            Self::Job(error) => busy(&error.to_string(), MIN_RETRY_S),
+            Self::Job(error) => busy("shed", &error.to_string(), MIN_RETRY_S),
             Self::Panicked => internal(),
         }
     }
 }
 
 /// 503, not 429: it is the server that is busy, not this caller that asks too much.
-fn busy(why: &str, retry_after_s: u64) -> Response {
-    let retry = [(RETRY_AFTER, HeaderValue::from(retry_after_s))];
-    (StatusCode::SERVICE_UNAVAILABLE, retry, format!("{why}\n")).into_response()
+fn busy(what: &str, why: &str, retry_after_s: u64) -> Response {
+    let why = format!("{what}: {why}");
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after_s));
+    if let Ok(why) = HeaderValue::try_from(why) {
+        response.headers_mut().insert(REASON, why);
+    }
+    response
 }
 
 fn internal() -> Response {

@@ -81,6 +81,11 @@ fn of_pool(text: &mut Text, pool: &Pool) {
         let mean = mean.as_secs_f64();
         text.one("weirpool_mean_service_seconds", "Mean time in the body.", "gauge", mean);
     }
+    let means = Route::ALL.map(|route| {
+        let mean = snapshot.class(route.class()).mean_service_time.unwrap_or_default();
+        (route.name(), mean.as_secs_f64())
+    });
+    text.labelled("service_mean_seconds", "Mean time in the body.", "gauge", "route", means);
     if let Some(cpu) = snapshot.cpu {
         text.one("weirpool_cpu_ratio", "Average CPU use by the gate's source.", "gauge", cpu);
     }
@@ -108,7 +113,7 @@ impl Text {
         help: &str,
         kind: &str,
         label: &str,
-        values: [(&str, u64); N],
+        values: [(&str, impl Display); N],
     ) {
         self.head(name, help, kind);
         for (of, value) in values {

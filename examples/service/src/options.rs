@@ -23,13 +23,16 @@ Options:
                    a queue without bound, as it is often done. --workers, --target and --deadline do
                    nothing then
   --agent-port P   answer HAProxy's agent checks on this port
+  --nice N         how far the workers stand behind the threads that serve connections when both want
+                   the CPU, 0 to 19 (default 10): refusals and health checks then don't wait for a
+                   worker's time slice. Linux only
   --slow FACTOR    play a slow machine: each job takes so many times as long (default 1). The worker
                    sleeps meanwhile, so that it takes no CPU from others
   -h, --help       print this text
 
 Routes:
   POST /password      user=ada&password=correct+horse: 200, or 401 if it is wrong. The check is one
-                      argon2id with 4 MiB and 2 passes
+                      argon2id with 4 MiB and 3 passes
   POST /thumbnail     a JPEG or PNG of at most 4 MiB as the body, or none and ?image=0, 1 or 2 for one
                       that the server made at its start: 200 with a JPEG of at most 160 x 160
   GET  /healthz       200 as long as the pool gets through a tiny critical job
@@ -53,6 +56,7 @@ pub(crate) struct Options {
     pub(crate) deadline: Duration,
     pub(crate) is_unprotected: bool,
     pub(crate) agent_port: Option<u16>,
+    pub(crate) nice: i32,
     pub(crate) slow_factor: f64,
 }
 
@@ -65,6 +69,7 @@ impl Default for Options {
             deadline: Duration::from_millis(100),
             is_unprotected: false,
             agent_port: None,
+            nice: 10,
             slow_factor: 1.0,
         }
     }
@@ -82,6 +87,7 @@ pub(crate) fn parse() -> Result<Command, Box<dyn Error>> {
             Long("deadline") => options.deadline = milliseconds(parser.value()?.parse()?)?,
             Long("unprotected") => options.is_unprotected = true,
             Long("agent-port") => options.agent_port = Some(parser.value()?.parse()?),
+            Long("nice") => options.nice = niceness(parser.value()?.parse()?)?,
             Long("slow") => options.slow_factor = factor(parser.value()?.parse()?)?,
             other => return Err(other.unexpected().into()),
         }
@@ -100,4 +106,9 @@ fn factor(factor: f64) -> Result<f64, String> {
     is_sensible
         .then_some(factor)
         .ok_or_else(|| format!("--slow {factor}: must be from 1 to 100000"))
+}
+
+fn niceness(nice: i32) -> Result<i32, String> {
+    let is_sensible = (0..=19).contains(&nice);
+    is_sensible.then_some(nice).ok_or_else(|| format!("--nice {nice}: must be from 0 to 19"))
 }

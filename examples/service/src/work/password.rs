@@ -8,7 +8,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 /// Small on purpose, so that a check takes some milliseconds and a laptop shows an overload. In
 /// earnest take what the OWASP advises, for example 19 MiB and 2 passes.
 const MEMORY_KIB: u32 = 4096;
-const PASSES: u32 = 2;
+const PASSES: u32 = 3;
 
 /// Whom the service knows: made at the start, as a database would hold them.
 const USERS: [(&str, &str); 3] =

@@ -22,6 +22,18 @@ pub(crate) struct Target {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    /// A 503 for work that was accepted at first, and dropped after a wait.
+    pub(crate) is_shed: bool,
+}
+
+/// What the head of an answer says.
+struct Head {
+    status: u16,
+    body_at: usize,
+    body_len: usize,
+    /// Whether the connection can be used again.
+    stays: bool,
+    is_shed: bool,
 }
 
 impl Target {
@@ -86,7 +98,7 @@ async fn exchange(socket: &mut TcpStream, request: &[u8]) -> io::Result<(Answer,
             };
             return Err(kind.into());
         }
-        if let Some((status, body_at, body_len, stays)) = head(&bytes)? {
+        if let Some(Head { status, body_at, body_len, stays, is_shed }) = head(&bytes)? {
             let end = body_at + body_len;
             while bytes.len() < end {
                 if socket.read_buf(&mut bytes).await? == 0 {
@@ -94,7 +106,7 @@ async fn exchange(socket: &mut TcpStream, request: &[u8]) -> io::Result<(Answer,
                 }
             }
             let body = bytes[body_at..end].to_vec();
-            return Ok((Answer { status, body }, stays && bytes.len() == end));
+            return Ok((Answer { status, body, is_shed }, stays && bytes.len() == end));
         }
         if bytes.len() > MAX_ANSWER_BYTES {
             return Err(io::Error::other("an endless head"));
@@ -102,26 +114,28 @@ async fn exchange(socket: &mut TcpStream, request: &[u8]) -> io::Result<(Answer,
     }
 }
 
-/// Status, where the body begins, its length, and whether the connection stays; none yet if the head
-/// isn't complete.
-fn head(bytes: &[u8]) -> io::Result<Option<(u16, usize, usize, bool)>> {
+/// None yet if the head isn't complete.
+fn head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(body_at) = response.parse(bytes).map_err(io::Error::other)?
     else {
         return Ok(None);
     };
-    let (mut length, mut stays) = (0, true);
+    let status = response.code.unwrap_or_default();
+    let mut head = Head { status, body_at, body_len: 0, stays: true, is_shed: false };
     for header in response.headers.iter() {
-        let value = str::from_utf8(header.value).unwrap_or_default();
+        let value = str::from_utf8(header.value).unwrap_or_default().trim();
         if header.name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse().map_err(io::Error::other)?;
+            head.body_len = value.parse().map_err(io::Error::other)?;
         } else if header.name.eq_ignore_ascii_case("connection") {
-            stays = !value.eq_ignore_ascii_case("close");
+            head.stays = !value.eq_ignore_ascii_case("close");
+        } else if header.name.eq_ignore_ascii_case("x-weirpool-reason") {
+            head.is_shed = value.starts_with("shed");
         }
     }
-    if length > MAX_ANSWER_BYTES {
+    if head.body_len > MAX_ANSWER_BYTES {
         return Err(io::Error::other("an answer too large"));
     }
-    Ok(Some((response.code.unwrap_or_default(), body_at, length, stays)))
+    Ok(Some(head))
 }

@@ -19,7 +19,7 @@ use plan::Plan;
 /// Before anything is measured: code and memory are touched, the pool learns its service times.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Callers that ask again as soon as they have an answer; the best of these is the capacity.
-const CALLERS: [usize; 3] = [4, 8, 16];
+const CALLERS: [usize; 3] = [2, 4, 6];
 
 fn main() -> ExitCode {
     match options::parse() {

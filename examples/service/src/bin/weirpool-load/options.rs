@@ -39,7 +39,8 @@ Rows:
   offered       requests that were due
   good          answered with 200 within the deadline
   late          answered with 200 after the deadline, or given up, or answered with 504
-  refused       answered with 503 or 429
+  refused       answered with 503 or 429 at the door, before any work
+  dropped       answered with 503 after a wait in the queue (the service says which it was)
   errors        any other answer, or none: connections refused or broken
   accepted p50  milliseconds from when it was due to the answer, of the 200s, and of those given up
                 with the time until then

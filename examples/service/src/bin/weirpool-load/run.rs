@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout, timeout_at};
 
 use crate::connection::Target;
 use crate::options::Options;
@@ -12,6 +12,9 @@ use crate::plan::{Kind, Plan, pick};
 use crate::tally::{End, Tally};
 
 const MEMORY_PERIOD: Duration = Duration::from_secs(1);
+
+/// After a refusal a caller of the closed loop takes a breath, so as not to burn the server's CPU.
+const RETRY_TIME: Duration = Duration::from_millis(2);
 
 /// The requests, made once.
 struct Requests {
@@ -117,6 +120,8 @@ pub(crate) async fn closed_loop(
                 if end == End::Answered(200) {
                     good.set(good.get() + 1);
                     kind = pick(&mut random, passwords);
+                } else {
+                    sleep(RETRY_TIME).await;
                 }
             }
         }
@@ -128,6 +133,7 @@ pub(crate) async fn closed_loop(
 
 async fn call(target: &Target, request: &[u8], until: Instant) -> End {
     match timeout_at(until, target.call(request)).await {
+        Ok(Ok(answer)) if answer.is_shed => End::Shed,
         Ok(Ok(answer)) => End::Answered(answer.status),
         Ok(Err(_broken)) => End::Broken,
         Err(_late) => End::GivenUp,

@@ -8,6 +8,8 @@ use crate::plan::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Answered(u16),
+    /// Accepted, and after a wait answered with 503.
+    Shed,
     GivenUp,
     Broken,
 }
@@ -19,6 +21,7 @@ pub(crate) struct Counts {
     pub(crate) good: u64,
     pub(crate) late: u64,
     pub(crate) refused: u64,
+    pub(crate) shed: u64,
     pub(crate) errors: u64,
     /// Of the 200s, and of what was given up.
     pub(crate) accepted: Times,
@@ -38,6 +41,7 @@ impl Counts {
                 self.late += 1;
                 self.accepted.add(took);
             }
+            End::Shed => self.shed += 1,
             End::Answered(504) => self.late += 1,
             End::Answered(503 | 429) => {
                 self.refused += 1;
