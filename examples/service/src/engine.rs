@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
-use weirpool::{BuildError, Class, JobError, Permit, Pool, Priority, QueueDelay, Refusal};
+use weirpool::{
+    ActiveWorkers, BuildError, Class, JobError, Permit, Pool, Priority, QueueDelay, Refusal,
+};
 
 use crate::options::Options;
 
@@ -94,6 +96,10 @@ impl Engine {
             .critical_reserve(CRITICAL_RESERVE)
             .max_bytes(MAX_BYTES)
             .queue_delay(QueueDelay::graded(options.target))
+            .active_workers(match options.has_fixed_workers {
+                true => ActiveWorkers::Fixed,
+                false => ActiveWorkers::Adaptive,
+            })
             .on_thread_start(move || step_back(nice))
             .build();
         Ok(Self {

@@ -20,12 +20,15 @@ Options:
   --deadline MS    a job that has not started so long after its request came in is not done any
                    more (default 100)
   --unprotected    without weirpool: tokio's spawn_blocking with its defaults, up to 512 threads and
-                   a queue without bound, as it is often done. --workers, --target and --deadline do
+                   a queue without bound, as it is often done. Under overload that takes
+                   some 4 GiB of memory: argon2 works in 512 threads at once. --workers, --target and --deadline do
                    nothing then
   --agent-port P   answer HAProxy's agent checks on this port
   --nice N         how far the workers stand behind the threads that serve connections when both want
                    the CPU, 0 to 19 (default 10): refusals and health checks then don't wait for a
                    worker's time slice. Linux only
+  --fixed-workers  all workers take jobs at all times; by default fewer do while other processes take
+                   the CPU
   --slow FACTOR    play a slow machine: each job takes so many times as long (default 1). The worker
                    sleeps meanwhile, so that it takes no CPU from others
   -h, --help       print this text
@@ -57,6 +60,7 @@ pub(crate) struct Options {
     pub(crate) is_unprotected: bool,
     pub(crate) agent_port: Option<u16>,
     pub(crate) nice: i32,
+    pub(crate) has_fixed_workers: bool,
     pub(crate) slow_factor: f64,
 }
 
@@ -70,6 +74,7 @@ impl Default for Options {
             is_unprotected: false,
             agent_port: None,
             nice: 10,
+            has_fixed_workers: false,
             slow_factor: 1.0,
         }
     }
@@ -87,6 +92,7 @@ pub(crate) fn parse() -> Result<Command, Box<dyn Error>> {
             Long("deadline") => options.deadline = milliseconds(parser.value()?.parse()?)?,
             Long("unprotected") => options.is_unprotected = true,
             Long("agent-port") => options.agent_port = Some(parser.value()?.parse()?),
+            Long("fixed-workers") => options.has_fixed_workers = true,
             Long("nice") => options.nice = niceness(parser.value()?.parse()?)?,
             Long("slow") => options.slow_factor = factor(parser.value()?.parse()?)?,
             other => return Err(other.unexpected().into()),

@@ -11,7 +11,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::engine::{Engine, Route};
 use crate::sample::{Sample, Sampler, TURNED_AWAY};
 
-pub(crate) const PERIOD: Duration = Duration::from_millis(200);
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+const LOOKS_PER_SAMPLE: u32 = 10;
+/// A minute, and the sample at its beginning.
 const KEPT: usize = 301;
 
 /// What doesn't change while the process lives.
@@ -41,11 +43,14 @@ impl Watch {
         let watch = Arc::new(Self::new(&engine, target));
         let sampling = Arc::clone(&watch);
         tokio::spawn(async move {
-            let mut ticks = interval(PERIOD);
+            let mut ticks = interval(LOOK_PERIOD);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut sampler = Sampler::new();
             loop {
-                ticks.tick().await;
+                for _ in 0..LOOKS_PER_SAMPLE {
+                    ticks.tick().await;
+                    sampler.look(&engine);
+                }
                 sampling.keep(sampler.take(&engine));
             }
         });
@@ -61,7 +66,7 @@ impl Watch {
             workers: pool.map(weirpool::Pool::workers),
             capacity: pool.map(weirpool::Pool::capacity),
             target_ms: pool.map(|_| target.as_secs_f64() * 1e3),
-            period_ms: PERIOD.as_millis() as u64,
+            period_ms: (LOOK_PERIOD * LOOKS_PER_SAMPLE).as_millis() as u64,
             routes: Route::ALL.map(Route::name),
             turned_away: TURNED_AWAY,
         };

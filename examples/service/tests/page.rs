@@ -85,7 +85,7 @@ fn the_charts_move_and_the_page_survives_a_restart() {
     let port = server.port().to_owned();
     drop((load, server));
     page.until("document.body.dataset.state !== 'live'");
-    let server = Server::start_on(&port, &[]);
+    let server = Server::start_on(&port, &["--fixed-workers"]);
     page.until("document.body.dataset.state === 'live'");
     wait_for_events(&mut page, 3);
     assert_eq!(page.evaluate("samples[0].number < 10 && samples.length >= 3"), true);
@@ -96,8 +96,9 @@ fn the_charts_move_and_the_page_survives_a_restart() {
 
 /// A quiet time, a flood of three times the capacity, and a quiet time again.
 fn take_pictures(page: &mut Page<'_>, server: &Server, folder: &Path) {
-    for (rate, events) in [("300", 90), ("1500", 130), ("300", 75)] {
-        let _load = Load::start(server, &["--rate", rate]);
+    let mut load = None;
+    for (rate, events) in [("250", 90), ("1500", 130), ("250", 75)] {
+        drop(load.replace(Load::start(server, &["--rate", rate])));
         wait_for_events(page, events);
     }
     for (name, width, height, is_phone, is_dark) in [

@@ -1,5 +1,7 @@
 //! The table, one row per figure, so that two runs fit side by side.
 
+use std::io::{self, Write};
+
 use crate::options::Options;
 use crate::tally::{Counts, Tally, Times};
 
@@ -8,14 +10,16 @@ const MIB: f64 = (1 << 20) as f64;
 pub(crate) fn print(tally: &Tally, rate: f64, capacity: Option<f64>, options: &Options) {
     let name = options.name.as_deref().unwrap_or(&options.server);
     let rows = rows(tally, rate, capacity, options);
-    if options.is_tsv {
-        println!("\t{name}");
-        rows.iter().for_each(|(row, value)| println!("{row}\t{value}"));
-    } else {
-        let width = rows.iter().map(|(row, _)| row.chars().count()).max().unwrap_or(0);
-        println!("{:width$}  {name}", "");
-        rows.iter().for_each(|(row, value)| println!("{row:width$}  {value}"));
+    let (gap, width) = match options.is_tsv {
+        true => ("\t", 0),
+        false => ("  ", rows.iter().map(|(row, _)| row.chars().count()).max().unwrap_or(0)),
+    };
+    let mut table = format!("{:width$}{gap}{name}\n", "");
+    for (row, value) in rows {
+        table += &format!("{row:width$}{gap}{value}\n");
     }
+    // Nobody reads it any more: nothing to be done.
+    let _ = io::stdout().write_all(table.as_bytes());
 }
 
 fn rows(
