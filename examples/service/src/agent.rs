@@ -59,6 +59,9 @@ impl Weight {
     const GAIN: f64 = 0.2;
 
     fn follow(&mut self, score: f64) {
+        if score.is_nan() {
+            return;
+        }
         self.0 = (self.0 * (Self::GAIN * (Self::AIM - score)).exp()).clamp(0.01, 1.0);
     }
 
@@ -93,6 +96,6 @@ mod tests {
         assert_eq!(rest(0.0), 1, "the least there is");
         let mut odd = Weight::default();
         odd.follow(f64::NAN);
-        assert_eq!(odd.percent(), 1, "no figure is no reason to ask for work");
+        assert_eq!(odd.percent(), 100, "what is no figure says nothing");
     }
 }

@@ -89,7 +89,6 @@ impl Seen {
 
 impl Engine {
     pub(crate) fn new(options: &Options) -> Result<Self, BuildError> {
-        let nice = options.nice;
         let pool = Pool::builder()
             .name("work")
             .workers(options.workers)
@@ -100,7 +99,6 @@ impl Engine {
                 true => ActiveWorkers::Fixed,
                 false => ActiveWorkers::Adaptive,
             })
-            .on_thread_start(move || step_back(nice))
             .build();
         Ok(Self {
             pool: if options.is_unprotected { None } else { Some(pool?) },
@@ -201,16 +199,4 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Relaxed);
     }
-}
-
-/// Lets the threads that serve connections go first. On Linux a thread has a niceness of its own;
-/// elsewhere the whole process would step back, which helps nobody.
-fn step_back(nice: i32) {
-    #[cfg(target_os = "linux")]
-    if nice > 0 {
-        // Refused only where the system forbids it, and then all goes as before.
-        let _ = rustix::process::nice(nice);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = nice;
 }

@@ -24,9 +24,6 @@ Options:
                    some 4 GiB of memory: argon2 works in 512 threads at once. --workers, --target and --deadline do
                    nothing then
   --agent-port P   answer HAProxy's agent checks on this port
-  --nice N         how far the workers stand behind the threads that serve connections when both want
-                   the CPU, 0 to 19 (default 10): refusals and health checks then don't wait for a
-                   worker's time slice. Linux only
   --fixed-workers  all workers take jobs at all times; by default fewer do while other processes take
                    the CPU
   --slow FACTOR    play a slow machine: each job takes so many times as long (default 1). The worker
@@ -59,7 +56,6 @@ pub(crate) struct Options {
     pub(crate) deadline: Duration,
     pub(crate) is_unprotected: bool,
     pub(crate) agent_port: Option<u16>,
-    pub(crate) nice: i32,
     pub(crate) has_fixed_workers: bool,
     pub(crate) slow_factor: f64,
 }
@@ -73,7 +69,6 @@ impl Default for Options {
             deadline: Duration::from_millis(100),
             is_unprotected: false,
             agent_port: None,
-            nice: 10,
             has_fixed_workers: false,
             slow_factor: 1.0,
         }
@@ -93,7 +88,6 @@ pub(crate) fn parse() -> Result<Command, Box<dyn Error>> {
             Long("unprotected") => options.is_unprotected = true,
             Long("agent-port") => options.agent_port = Some(parser.value()?.parse()?),
             Long("fixed-workers") => options.has_fixed_workers = true,
-            Long("nice") => options.nice = niceness(parser.value()?.parse()?)?,
             Long("slow") => options.slow_factor = factor(parser.value()?.parse()?)?,
             other => return Err(other.unexpected().into()),
         }
@@ -112,9 +106,4 @@ fn factor(factor: f64) -> Result<f64, String> {
     is_sensible
         .then_some(factor)
         .ok_or_else(|| format!("--slow {factor}: must be from 1 to 100000"))
-}
-
-fn niceness(nice: i32) -> Result<i32, String> {
-    let is_sensible = (0..=19).contains(&nice);
-    is_sensible.then_some(nice).ok_or_else(|| format!("--nice {nice}: must be from 0 to 19"))
 }

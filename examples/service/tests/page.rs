@@ -1,7 +1,8 @@
 //! The live page in a browser: its charts move, and it survives the server's restart.
 //!
 //! With `WEIRPOOL_SCREENSHOTS=folder` it also spends a minute of changing load and leaves pictures of
-//! the page there; `page.png` of the README is made by that.
+//! the page there; `page.png` and `phone-dark.png`, which the README shows, are
+//! made by that.
 
 mod common;
 
@@ -97,15 +98,15 @@ fn the_charts_move_and_the_page_survives_a_restart() {
 /// A quiet time, a flood of three times the capacity, and a quiet time again.
 fn take_pictures(page: &mut Page<'_>, server: &Server, folder: &Path) {
     let mut load = None;
-    for (rate, events) in [("250", 90), ("1500", 130), ("250", 75)] {
+    for (rate, events) in [("250", 110), ("1500", 130), ("250", 75)] {
         drop(load.replace(Load::start(server, &["--rate", rate])));
         wait_for_events(page, events);
     }
     for (name, width, height, is_phone, is_dark) in [
         ("page", 1000, 880, false, false),
         ("page-dark", 1000, 880, false, true),
-        ("page-phone", 390, 1700, true, false),
-        ("page-phone-dark", 390, 1700, true, true),
+        ("phone", 390, 1700, true, false),
+        ("phone-dark", 390, 1700, true, true),
     ] {
         page.resize(width, height, is_phone);
         page.set_dark(is_dark);

@@ -125,7 +125,7 @@ fn head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let status = response.code.unwrap_or_default();
     let mut head = Head { status, body_at, body_len: 0, stays: true, is_shed: false };
     for header in response.headers.iter() {
-        let value = str::from_utf8(header.value).unwrap_or_default().trim();
+        let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
         if header.name.eq_ignore_ascii_case("content-length") {
             head.body_len = value.parse().map_err(io::Error::other)?;
         } else if header.name.eq_ignore_ascii_case("connection") {
