@@ -215,7 +215,12 @@ impl<F> fmt::Display for Rejected<F> {
     }
 }
 
-impl<F> Error for Rejected<F> {}
+impl<F> Error for Rejected<F> {
+    /// The [`Refusal`]: it can be found in a chain of errors, where the type of a job has no name.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.refusal)
+    }
+}
 
 /// Why an accepted job was dropped before its body began.
 #[non_exhaustive]

@@ -46,6 +46,16 @@
 //! | how busy the CPU is | [`mod@cpu`] |
 //! | tests with a clock of their own | [`mod@test`] |
 //!
+//! # Features
+//!
+//! All are off by default, and the core has the same dependencies without them.
+//!
+//! | feature | module | for |
+//! |---|---|---|
+//! | `tower` | `service` | slots for requests, CPU-heavy handlers: layers and services of tower's traits |
+//! | `http` | `service::http` | answers for what was refused, timeouts and load in headers |
+//! | `loom` | `loom` | models of your own, see below |
+//!
 //! # User code inside the pool
 //!
 //! The pool calls your closures, destructors, wakers, hooks and clock, never under one of its own
@@ -118,6 +128,8 @@ mod queue_delay;
 mod schedule;
 mod scope;
 mod sense;
+#[cfg(any(feature = "tower", feature = "http"))]
+pub mod service;
 mod submit;
 mod sync;
 pub mod test;
