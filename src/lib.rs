@@ -56,6 +56,7 @@
 //! | `http` | `service::http` | answers for what was refused, timeouts and load in headers |
 //! | `metrics` | `metrics` | the figures and histograms for the facade of the crate `metrics` |
 //! | `tracing` | `trace` | spans of the crate `tracing` that follow their jobs; log lines about refusals |
+//! | `serde` | `config` | a pool's settings from a file; [`Snapshot`] and [`Load`] as data |
 //! | `loom` | `loom` | models of your own, see below |
 //!
 //! # User code inside the pool
@@ -108,6 +109,8 @@ mod admission;
 pub mod breaker;
 mod builder;
 pub mod client;
+#[cfg(feature = "serde")]
+pub mod config;
 mod contain;
 mod context;
 pub mod cpu;
