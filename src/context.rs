@@ -51,6 +51,12 @@ pub fn is_cancelled() -> bool {
     })
 }
 
+/// How long the running job waited; none outside of a body.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) fn queued_for_ns() -> Option<u64> {
+    Worker::with_current(|worker| Some(worker?.body()?.queued_for_ns))
+}
+
 /// The running job, from [`context()`]; may be kept and sent to other threads.
 pub struct Context {
     job: JobRef,

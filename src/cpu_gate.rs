@@ -63,6 +63,8 @@ enum Rule {
 /// [`Builder::active_workers`](crate::Builder::active_workers).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ActiveWorkers {
     /// As many as there is CPU for. Where a quota stops the process in the middle of jobs, 5 % fewer
     /// per 100 ms until it doesn't, then 1 % more; where others take CPU, no fewer than get the pool

@@ -38,6 +38,33 @@ pub enum Reason {
 
 impl Reason {
     pub(crate) const COUNT: usize = 9;
+    /// In the order of [`index`](Self::index).
+    pub(crate) const ALL: [Self; Self::COUNT] = [
+        Self::Full,
+        Self::Limit,
+        Self::QueueDelay,
+        Self::Cpu,
+        Self::Deadline,
+        Self::Partition,
+        Self::Bytes,
+        Self::Closed,
+        Self::Forked,
+    ];
+
+    /// Its name in figures that machines read.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Limit => "limit",
+            Self::QueueDelay => "queue_delay",
+            Self::Cpu => "cpu",
+            Self::Deadline => "deadline",
+            Self::Partition => "partition",
+            Self::Bytes => "bytes",
+            Self::Closed => "closed",
+            Self::Forked => "forked",
+        }
+    }
 
     pub(crate) fn index(self) -> usize {
         self as usize
@@ -215,7 +242,12 @@ impl<F> fmt::Display for Rejected<F> {
     }
 }
 
-impl<F> Error for Rejected<F> {}
+impl<F> Error for Rejected<F> {
+    /// The [`Refusal`]: it can be found in a chain of errors, where the type of a job has no name.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.refusal)
+    }
+}
 
 /// Why an accepted job was dropped before its body began.
 #[non_exhaustive]
@@ -231,6 +263,17 @@ pub enum ShedReason {
 
 impl ShedReason {
     pub(crate) const COUNT: usize = 3;
+    /// In the order of [`index`](Self::index).
+    pub(crate) const ALL: [Self; Self::COUNT] = [Self::QueueDelay, Self::Deadline, Self::Displaced];
+
+    /// Its name in figures that machines read.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::QueueDelay => "queue_delay",
+            Self::Deadline => "deadline",
+            Self::Displaced => "displaced",
+        }
+    }
 
     pub(crate) fn index(self) -> usize {
         self as usize

@@ -42,9 +42,22 @@
 //! | results, cancelling | [`JobHandle`], [`CancelOnDrop`], [`Canceller`], [`JobError`] |
 //! | inside a body | [`context()`], [`is_cancelled()`] |
 //! | ending | [`Pool::shutdown`], [`Shutdown`] |
-//! | figures | [`Snapshot`], [`Load`] |
+//! | figures | [`Snapshot`], [`Load`], [`exposition`] (text for Prometheus) |
 //! | how busy the CPU is | [`mod@cpu`] |
 //! | tests with a clock of their own | [`mod@test`] |
+//!
+//! # Features
+//!
+//! All are off by default, and the core has the same dependencies without them.
+//!
+//! | feature | module | for |
+//! |---|---|---|
+//! | `tower` | `service` | slots for requests, CPU-heavy handlers: layers and services of tower's traits |
+//! | `http` | `service::http` | answers for what was refused, timeouts and load in headers |
+//! | `metrics` | `metrics` | the figures and histograms for the facade of the crate `metrics` |
+//! | `tracing` | `trace` | spans of the crate `tracing` that follow their jobs; log lines about refusals |
+//! | `serde` | `config` | a pool's settings from a file; [`Snapshot`] and [`Load`] as data |
+//! | `loom` | `loom` | models of your own, see below |
 //!
 //! # User code inside the pool
 //!
@@ -96,6 +109,8 @@ mod admission;
 pub mod breaker;
 mod builder;
 pub mod client;
+#[cfg(feature = "serde")]
+pub mod config;
 mod contain;
 mod context;
 pub mod cpu;
@@ -118,6 +133,8 @@ mod queue_delay;
 mod schedule;
 mod scope;
 mod sense;
+#[cfg(any(feature = "tower", feature = "http"))]
+pub mod service;
 mod submit;
 mod sync;
 pub mod test;
@@ -131,10 +148,15 @@ pub use cpu_gate::{ActiveWorkers, CpuGate};
 pub use error::{BuildError, JobError, Panic, Reason, Refusal, Rejected, ShedReason};
 pub use handle::{CancelOnDrop, Canceller, JobHandle, JobId};
 pub use limit::Limit;
+pub use observe::exposition;
 pub use observe::load::Load;
+#[cfg(feature = "metrics")]
+pub use observe::metrics;
 pub use observe::snapshot::{
     ClassFigures, ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
 };
+#[cfg(feature = "tracing")]
+pub use observe::trace;
 pub use pool::Pool;
 pub use priority::{Class, Priority};
 pub use queue_delay::QueueDelay;

@@ -71,9 +71,9 @@ const DEFAULT_INITIAL_PER_WORKER: usize = 2;
 #[must_use]
 pub struct Limit {
     /// None: fixed.
-    algorithm: Option<Algorithm>,
-    min: usize,
-    initial: Option<usize>,
+    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) min: usize,
+    pub(crate) initial: Option<usize>,
 }
 
 impl Limit {

@@ -47,10 +47,10 @@ use crate::policy::delay::Law;
 /// [`Priority::Critical`]: crate::Priority::Critical
 /// [`Pool::submit`]: crate::Pool::submit
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct QueueDelay(Kind);
+pub struct QueueDelay(pub(crate) Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Off,
     Graded { target: Duration },
     Codel { target: Duration, interval: Duration },

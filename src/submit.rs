@@ -272,6 +272,25 @@ where
     }
 }
 
+/// As [`try_submit`], with a body that is wrapped once it has its slot: a refused job comes back as it
+/// was.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) fn try_submit_with<F, G, T>(
+    job: JobSpec<'_>,
+    f: F,
+    wrap: impl FnOnce(F) -> G,
+) -> Result<JobHandle<T>, Rejected<F>>
+where
+    G: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let (core, ask) = (job.pool.core(), job.ask());
+    match core.admit(ask) {
+        Ok(slot) => Ok(submit(core, slot, ask, wrap(f))),
+        Err(refusal) => Err(Rejected::new(f, refusal)),
+    }
+}
+
 /// As [`try_submit`], detached.
 #[inline]
 pub(crate) fn try_spawn<F>(core: &Arc<Core>, ask: Ask, f: F) -> Result<(), Rejected<F>>

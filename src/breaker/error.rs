@@ -130,7 +130,8 @@ impl<E> fmt::Display for CallError<E> {
 impl<E: Error + 'static> Error for CallError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Open(_) => None,
+            // Found in a chain of errors, where `E` may have no name.
+            Self::Open(open) => Some(open),
             Self::Failed(error) => Some(error),
         }
     }

@@ -87,6 +87,18 @@ impl Snapshot {
     pub fn class(&self, class: Class) -> ClassFigures {
         self.classes.0[class.index()]
     }
+
+    /// The classes of which anything was learned, from the lowest on.
+    pub fn classes(&self) -> impl Iterator<Item = (Class, ClassFigures)> + '_ {
+        let figures = self.classes.0.iter().copied();
+        (0..).map(Class).zip(figures).filter(|(_, figures)| figures.jobs > 0)
+    }
+
+    /// The figures as text for Prometheus, under this name of the pool; see
+    /// [`exposition`](crate::exposition).
+    pub fn to_prometheus(&self, pool: &str) -> String {
+        super::exposition::prometheus([(pool, self)])
+    }
 }
 
 /// What takes the CPU from a pool, in a [`Snapshot`]: shares, from 0 to 1, of what the pool could have
@@ -112,6 +124,9 @@ pub struct QueueDelayState {
     /// The smallest wait of the last full interval (100 ms, or the law's own): above the target it
     /// shows that a queue stands. None if no job was taken in it.
     pub smallest_wait: Option<Duration>,
+    /// How long the job has waited that has waited longest in the lanes; none if none waits there.
+    /// Normal jobs submitted from inside bodies wait elsewhere.
+    pub oldest_wait: Option<Duration>,
     /// The wait that the graded door allows at present. None with another law, and before 50 jobs
     /// have ended.
     pub bound: Option<Duration>,

@@ -670,9 +670,11 @@ impl Core {
         let mean_service_ns = self.pressure.mean_service_ns();
         let door_jobs = self.pressure.door_jobs();
         let overdue = self.pressure.delays(Priority::Low);
+        let waited_ns = |since_ns| self.time.now_ns().saturating_sub(since_ns);
         QueueDelayState {
             target: law.effective_target_ns(mean_service_ns).map(Duration::from_nanos),
             smallest_wait: standing.smallest_wait_ns.map(Duration::from_nanos),
+            oldest_wait: standing.oldest_ns.map(waited_ns).map(Duration::from_nanos),
             bound: self.control.bound(),
             door_jobs: (door_jobs != usize::MAX).then_some(door_jobs),
             offered_load: self.control.offered_load(self.time.now_ns(), self.arrivals()),

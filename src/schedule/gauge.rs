@@ -64,6 +64,8 @@ pub(crate) struct Readings {
 /// When the [`CpuGate`](crate::CpuGate) refuses at all.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Arm {
     /// While the CPU is throttled by a quota, or taken by other threads or processes, and letting
     /// fewer workers take jobs has not cured that. Never by the pool's own work alone.

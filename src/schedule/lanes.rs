@@ -67,6 +67,8 @@ impl From<JobRef> for Taken {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub(crate) smallest_wait_ns: Option<u64>,
+    /// When the job was submitted that has waited longest.
+    pub(crate) oldest_ns: Option<u64>,
     pub(crate) is_shedding: bool,
 }
 
@@ -217,6 +219,7 @@ impl Lanes {
         let rings = self.rings.lock();
         Standing {
             smallest_wait_ns: rings.judge.smallest_wait_ns(),
+            oldest_ns: rings.lanes.iter().filter_map(Ring::oldest_ns).min(),
             is_shedding: rings.judge.is_shedding(self.pressure.mean_service_ns()),
         }
     }
@@ -340,6 +343,10 @@ impl Ring {
                 return Some(job);
             }
         }
+    }
+
+    fn oldest_ns(&self) -> Option<u64> {
+        self.entries.iter().find_map(|entry| Some(entry.job.as_ref()?.enqueued_ns()))
     }
 
     fn note_served(&mut self, now_ns: u64) {
