@@ -51,6 +51,7 @@ fn each_form_is_read() {
         text.clone(),
         text.replace('=', ":"),
         text.replace(',', " ,\t").replace('=', " = "),
+        text.replace("TEXT ", "TEXT rps=7,request_cost.a=1,"),
         example().to_json(),
         example().to_json().replace("cpu_utilization", "cpuUtilization"),
         example().to_json().replace(':', " : ").replace(',', "\n,"),
@@ -93,6 +94,7 @@ fn an_error_names_what_is_wrong() {
             LoadError::Duplicate(metric("named_metrics.x"))
         }),
         ("TEXT cpu=1", LoadError::Unknown(metric("cpu"))),
+        ("TEXT rps=much", LoadError::NotANumber(metric("rps"))),
         ("JSON {\"cpu\":1}", LoadError::Unknown(metric("cpu"))),
         ("JSON {\"eps\":\"NaN\"}", LoadError::NotFinite(metric("eps"))),
         ("JSON {\"eps\":\"much\"}", LoadError::NotANumber(metric("eps"))),

@@ -7,12 +7,9 @@
 use std::fmt::Write;
 
 use super::error::quote;
-use super::report::{FIELDS, Map};
+use super::report::{FIELDS, Map, READ_OVER};
 use super::text::Number;
 use super::{LoadError, LoadReport};
-
-/// Members of the message that a report has no field for.
-const READ_OVER: [&str; 2] = ["rps", "request_cost"];
 
 pub(super) fn write(report: &LoadReport) -> String {
     let mut json = String::from("JSON {");

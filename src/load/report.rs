@@ -37,8 +37,9 @@ pub const ENDPOINT_LOAD_METRICS_BIN: &str = "endpoint-load-metrics-bin";
 /// # From a pool
 ///
 /// [`LoadReport::from`] a [`Load`] sets `application_utilization` to the load's score, and the named
-/// metrics `in_flight` and `capacity`; `cpu_utilization` to the CPU use, if the pool knows it. gRPC and Envoy weigh by `application_utilization` if it is there and
-/// not 0, else by `cpu_utilization` (gRFC A58), and so does [`utilization`](Self::utilization).
+/// metrics `in_flight` and `capacity`; `cpu_utilization` to the CPU use, if the pool knows it. gRPC
+/// and Envoy weigh by `application_utilization` if it is there and not 0, else by `cpu_utilization`
+/// (gRFC A58), and so does [`utilization`](Self::utilization).
 ///
 /// ```
 /// use weirpool::load::LoadReport;
@@ -70,6 +71,9 @@ pub struct LoadReport {
 /// The metrics that are no maps.
 pub(super) const FIELDS: [&str; 5] =
     ["cpu_utilization", "mem_utilization", "application_utilization", "rps_fractional", "eps"];
+
+/// Members of the message that a report has no field for.
+pub(super) const READ_OVER: [&str; 2] = ["rps", "request_cost"];
 
 /// The two maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::error::quote;
-use super::report::Map;
+use super::report::{Map, READ_OVER};
 use super::{LoadError, LoadReport};
 
 pub(super) fn read(text: &str) -> Result<LoadReport, LoadError> {
@@ -25,10 +25,17 @@ pub(super) fn read(text: &str) -> Result<LoadReport, LoadError> {
         });
         match entry {
             Some((map, key)) => report.set_entry(map, key, number)?,
+            None if is_read_over(name) => {}
             None => report.set_field(name, number)?,
         }
     }
     Ok(report)
+}
+
+/// Whether it is a member of the message that a report has no field for.
+fn is_read_over(name: &str) -> bool {
+    let (member, _) = name.split_once('.').unwrap_or((name, ""));
+    READ_OVER.contains(&member)
 }
 
 fn trim(text: &str) -> &str {
