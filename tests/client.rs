@@ -173,6 +173,35 @@ mod token_bucket {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_does_not_stop_the_refill_of_an_empty_bucket() {
+        let begin = Instant::now() + 10_000 * SECOND;
+        let bucket = TokenBucket::new(1.0, 10);
+        bucket.try_take(10, begin).unwrap();
+        let back = begin - 5_000 * SECOND;
+        // Nothing is taken at the new time, only asked for.
+        assert!(is_empty(bucket.try_take(1, back)));
+        bucket.try_take(1, back + SECOND).unwrap();
+        // The same for those who ask for a place in line, and for those who only look.
+        let again = back - 1_000 * SECOND;
+        assert!(is_empty(bucket.reserve_within(1, Duration::ZERO, again)));
+        bucket.reserve_within(1, Duration::ZERO, again + SECOND).unwrap().spend(again + SECOND);
+        let last = again - 1_000 * SECOND;
+        assert_eq!(bucket.available(last), 0.0);
+        assert_eq!(bucket.available(last + 2 * SECOND), 2.0);
+    }
+
+    #[test]
+    fn nobody_waits_for_tokens_that_come_after_the_end_of_the_count() {
+        let now = Instant::now();
+        let bucket = TokenBucket::new(1e-9, 1_000); // a token in 32 years
+        bucket.try_take(1_000, now).unwrap();
+        let years = 365 * 86_400 * SECOND;
+        assert!(bucket.reserve(10, now).unwrap().wait(now) > 300 * years);
+        let never = bucket.reserve(100, now).map(|place| place.wait(now));
+        assert!(matches!(never, Err(BucketError::Empty { wait: None, .. })), "{never:?}");
+    }
+
+    #[test]
     fn threads_take_each_token_once() {
         let now = Instant::now();
         let bucket = TokenBucket::new(0.0, 100_000);
@@ -362,6 +391,16 @@ mod adaptive_throttle {
 
 mod retry_budget {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_stop_the_reserve() {
+        let begin = Instant::now() + 10_000 * SECOND;
+        let budget = RetryBudget::new().min_per_second(1.0).ttl(SECOND);
+        assert!(budget.withdraw(begin));
+        let back = begin - 5_000 * SECOND;
+        assert!(!budget.withdraw(back));
+        assert!(budget.withdraw(back + SECOND));
+    }
 
     #[test]
     fn races_lose_and_make_nothing() {

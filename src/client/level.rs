@@ -53,25 +53,29 @@ impl Level {
     }
 
     /// The level at `now`, negative if more was promised than there is.
-    pub(crate) fn at(&self, now: Instant, cap: i128) -> i128 {
+    pub(crate) fn at(&mut self, now: Instant, cap: i128) -> i128 {
         self.uncapped_at(now).min(cap)
     }
 
-    fn uncapped_at(&self, now: Instant) -> i128 {
+    fn uncapped_at(&mut self, now: Instant) -> i128 {
         let refill = self.ns_since_anchor(now).saturating_mul(self.units_per_s) / NS_PER_S;
         self.units.saturating_add(refill)
     }
 
-    fn ns_since_anchor(&self, now: Instant) -> i128 {
+    /// If the clock was set back, the anchor goes along for good, also when nothing else changes: who
+    /// finds the level too low, again and again, would otherwise wait for the clock to catch up.
+    fn ns_since_anchor(&mut self, now: Instant) -> i128 {
         let Some(anchor) = self.anchor else { return 0 };
-        let passed = now.saturating_duration_since(anchor_for(anchor, now)).as_nanos();
+        let anchor = anchor_for(anchor, now);
+        self.anchor = Some(anchor);
+        let passed = now.saturating_duration_since(anchor).as_nanos();
         i128::try_from(passed).unwrap_or(i128::MAX)
     }
 
     /// Adds `units`, which may be negative, at `now`.
     pub(crate) fn add(&mut self, units: i128, now: Instant, cap: i128) {
         self.units = self.at(now, cap).saturating_add(units).min(cap);
-        self.anchor = Some(self.anchor.map_or(now, |anchor| anchor_for(anchor, now).max(now)));
+        self.anchor = Some(self.anchor.map_or(now, |anchor| anchor.max(now)));
     }
 
     /// Adds `units` to whatever the level is and will be, as if they had never been taken.
@@ -86,8 +90,8 @@ impl Level {
     }
 
     /// How long after `now` the level is at `units` if nobody takes any and the cap rises as far as it
-    /// must. None: never, since there is no refill.
-    pub(crate) fn wait_for(&self, units: i128, now: Instant, cap: i128) -> Option<Duration> {
+    /// must. None: never, or not within the 584 years that 64 bits of nanoseconds count.
+    pub(crate) fn wait_for(&mut self, units: i128, now: Instant, cap: i128) -> Option<Duration> {
         let level = self.uncapped_at(now);
         if units <= level.min(cap) {
             return Some(Duration::ZERO);
@@ -101,7 +105,7 @@ impl Level {
             if level > cap { (cap, 0) } else { (self.units, self.ns_since_anchor(now)) };
         let scaled = units.saturating_sub(from).saturating_mul(NS_PER_S);
         let needed_ns = scaled.saturating_add(self.units_per_s - 1) / self.units_per_s;
-        let ns = u64::try_from(needed_ns.saturating_sub(passed_ns)).unwrap_or(u64::MAX);
+        let ns = u64::try_from(needed_ns.saturating_sub(passed_ns)).ok()?;
         Some(Duration::from_nanos(ns))
     }
 }

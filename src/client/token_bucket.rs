@@ -95,7 +95,7 @@ impl TokenBucket {
     /// # Errors
     ///
     /// [`BucketError::TooLarge`] if the bucket never holds so many; [`BucketError::Empty`] with no
-    /// wait if nothing is refilled, or not before the end of time. Neither changes anything.
+    /// wait if nothing is refilled, or not within five centuries. Neither changes anything.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -137,8 +137,9 @@ impl TokenBucket {
 
     /// How many tokens there are; negative while reservations wait for theirs.
     pub fn available(&self, now: Instant) -> f64 {
-        let state = self.state.lock();
-        tokens(state.level.at(now, state.cap()))
+        let mut state = self.state.lock();
+        let cap = state.cap();
+        tokens(state.level.at(now, cap))
     }
 
     /// Tokens a second.
@@ -243,7 +244,8 @@ pub enum BucketError {
     /// The tokens are not there now.
     #[non_exhaustive]
     Empty {
-        /// In how long they are, if nobody else takes them. None: never, since the rate is 0.
+        /// In how long they are, if nobody else takes them. None: never, since the rate is 0, or not
+        /// within five centuries.
         wait: Option<Duration>,
     },
 }
@@ -255,7 +257,7 @@ impl fmt::Display for BucketError {
                 write!(f, "{asked} tokens asked of a bucket that holds at most {burst}")
             }
             Self::Empty { wait: Some(wait) } => write!(f, "not enough tokens for {wait:?}"),
-            Self::Empty { wait: None } => f.write_str("not enough tokens, and none are refilled"),
+            Self::Empty { wait: None } => f.write_str("not enough tokens, and they never come"),
         }
     }
 }
