@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::contain::{Payload, drop_payload};
+use crate::sense::clock::saturating_ns;
 
 /// Why a job was refused at the door.
 ///
@@ -438,16 +439,16 @@ impl BuildError {
     }
 
     /// A setting that is a number.
-    pub(crate) fn check_range(
+    pub(crate) fn check_range<N: PartialOrd + fmt::Debug>(
         setting: &'static str,
-        value: usize,
-        range: RangeInclusive<usize>,
+        value: N,
+        range: RangeInclusive<N>,
     ) -> Result<(), Self> {
         if range.contains(&value) {
             return Ok(());
         }
-        let expected = format!("from {} to {}", range.start(), range.end());
-        Err(Self::Invalid { setting, value: value.to_string(), expected })
+        let expected = format!("from {:?} to {:?}", range.start(), range.end());
+        Err(Self::invalid(setting, value, &expected))
     }
 
     /// A setting that is a time, in nanoseconds: above zero; one that overflows them is for ever.
@@ -455,7 +456,7 @@ impl BuildError {
         if time.is_zero() {
             return Err(Self::invalid(setting, time, "above zero"));
         }
-        Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        Ok(saturating_ns(time))
     }
 }
 

@@ -7,10 +7,10 @@ use super::error::Open;
 use super::machine::{Ending, Machine, Step, Ticket};
 use super::news::News;
 use super::settings::Settings;
-use super::time::Readings;
 use super::types::{Snapshot, State, Transition};
 use crate::Clock;
 use crate::contain::{Contained, Payload, call_contained, drop_payload};
+use crate::sense::steady::Readings;
 use crate::sync::stat::{self, Relaxed};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 

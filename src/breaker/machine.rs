@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::error::Open;
 use super::probes::{ProbeId, Probes};
 use super::settings::Settings;
-use super::time::{Steady, TOLERANCE_NS};
 use super::types::{Snapshot, State, Transition};
 use super::window::{Sample, Window};
+use crate::sense::steady::{Steady, TOLERANCE_NS};
 
 /// A right to call: what it belongs to. Worthless once the generation has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

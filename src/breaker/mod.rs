@@ -108,7 +108,6 @@ mod news;
 mod permit;
 mod probes;
 mod settings;
-mod time;
 mod types;
 mod window;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::CircuitBreaker;
 use super::classify::ErrIsFailure;
 use super::core::Observer;
-use super::time::saturating_ns;
 use super::types::Transition;
 use crate::Clock;
 use crate::error::BuildError;
+use crate::sense::clock::saturating_ns;
 
 /// A bucket or a probe takes a few words, allocated when the breaker is built.
 const MOST: usize = 1_000;
@@ -255,36 +255,39 @@ impl<C: Send + Sync + 'static> Builder<C> {
 
     fn checked(&self) -> Result<Settings, BuildError> {
         let mut settings = self.settings;
-        check_count("buckets", settings.buckets)?;
-        check_length("window", settings.window)?;
+        BuildError::check_range("buckets", settings.buckets, 1..=MOST)?;
+        BuildError::check_ns("window", settings.window)?;
         if settings.window.as_nanos() < settings.buckets as u128 {
-            return Err(invalid("window", settings.window, "at least 1 ns for each bucket"));
+            return Err(BuildError::invalid(
+                "window",
+                settings.window,
+                "at least 1 ns for each bucket",
+            ));
         }
         if settings.min_volume == 0 {
-            return Err(invalid("min_volume", 0, "at least 1"));
+            return Err(BuildError::invalid("min_volume", 0, "at least 1"));
         }
         check_rate("failure_rate", settings.failure_rate, settings.failure_rate)?;
         if let Some((threshold, rate)) = self.slow {
             let given = (threshold, rate);
             if threshold.is_zero() {
-                return Err(invalid("slow_calls", given, "of a threshold above zero"));
+                let expected = "of a threshold above zero";
+                return Err(BuildError::invalid("slow_calls", given, expected));
             }
             check_rate("slow_calls", rate, given)?;
             settings.slow = Some(Slow { threshold_ns: saturating_ns(threshold), rate });
         }
-        check_length("cool_down", self.cool_down)?;
-        settings.cool_down_ns = saturating_ns(self.cool_down);
+        settings.cool_down_ns = BuildError::check_ns("cool_down", self.cool_down)?;
         if let Some((factor, longest)) = self.growth {
             // Written so that NaN fails too.
             if !(factor >= 1.0 && factor.is_finite()) || longest < self.cool_down {
                 let expected = "a factor from 1 on, and a longest not below the cool_down";
-                return Err(invalid("cool_down_growth", (factor, longest), expected));
+                return Err(BuildError::invalid("cool_down_growth", (factor, longest), expected));
             }
             (settings.growth, settings.max_cool_down_ns) = (factor, saturating_ns(longest));
         }
-        check_count("probes", settings.probes)?;
-        check_length("probe_lease", self.probe_lease)?;
-        settings.probe_lease_ns = saturating_ns(self.probe_lease);
+        BuildError::check_range("probes", settings.probes, 1..=MOST)?;
+        settings.probe_lease_ns = BuildError::check_ns("probe_lease", self.probe_lease)?;
         Ok(settings)
     }
 }
@@ -295,24 +298,11 @@ impl<C> fmt::Debug for Builder<C> {
     }
 }
 
-fn check_count(setting: &'static str, count: usize) -> Result<(), BuildError> {
-    let expected = "from 1 to 1000";
-    if (1..=MOST).contains(&count) { Ok(()) } else { Err(invalid(setting, count, expected)) }
-}
-
-fn check_length(setting: &'static str, length: Duration) -> Result<(), BuildError> {
-    if length.is_zero() { Err(invalid(setting, length, "above zero")) } else { Ok(()) }
-}
-
 fn check_rate(setting: &'static str, rate: f64, given: impl fmt::Debug) -> Result<(), BuildError> {
     // Written so that NaN fails too.
     if rate > 0.0 && rate <= 1.0 {
         Ok(())
     } else {
-        Err(invalid(setting, given, "above 0 and at most 1"))
+        Err(BuildError::invalid(setting, given, "above 0 and at most 1"))
     }
-}
-
-fn invalid(setting: &'static str, value: impl fmt::Debug, expected: &str) -> BuildError {
-    BuildError::Invalid { setting, value: format!("{value:?}"), expected: expected.to_owned() }
 }

@@ -1,8 +1,9 @@
 //! What the calls of the last while came to.
 
-use super::time::saturating_ns;
-use super::types::Counts;
 use std::time::Duration;
+
+use super::types::Counts;
+use crate::sense::clock::saturating_ns;
 
 /// One call that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

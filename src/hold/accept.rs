@@ -3,7 +3,6 @@
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-use super::settings::{above_zero, invalid};
 use crate::error::BuildError;
 
 const DEFAULT_FIRST: Duration = Duration::from_millis(10);
@@ -98,9 +97,9 @@ impl AcceptBackoff {
     /// assert!(AcceptBackoff::between(Duration::ZERO, Duration::from_secs(1)).is_err());
     /// ```
     pub fn between(first: Duration, longest: Duration) -> Result<Self, BuildError> {
-        above_zero("first", first)?;
+        BuildError::check_ns("first", first)?;
         if longest < first {
-            return Err(invalid("longest", longest, "at least the first wait"));
+            return Err(BuildError::invalid("longest", longest, "at least the first wait"));
         }
         Ok(Self { first, longest, ..Self::new() })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::keeper::Keeper;
 use super::rejection::RejectionHold;
 use super::ring::Ring;
-use super::settings::{Attendance, above_zero, in_range};
+use super::settings::Attendance;
 use super::shelf::{Held, Shelf};
 use crate::error::BuildError;
 use crate::sense::clock::Clock;
@@ -16,7 +16,7 @@ const DEFAULT_HOLD_TIME: Duration = Duration::from_secs(10);
 const DEFAULT_MAX_ITEMS: usize = 1024;
 const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 /// Far above the descriptors of any process.
-const MAX_ITEMS: u64 = 1 << 24;
+const MAX_ITEMS: usize = 1 << 24;
 
 /// Builds a [`RejectionHold`], from [`RejectionHold::builder`].
 ///
@@ -104,9 +104,9 @@ impl<T: Send + 'static> HoldBuilder<T> {
     /// [`BuildError::Invalid`] for the first setting that can't be used; [`BuildError::Spawn`] if
     /// the system has no memory for being told of forks.
     pub fn build(self) -> Result<RejectionHold<T>, BuildError> {
-        above_zero("hold_time", self.hold_time)?;
-        in_range("max_items", self.max_items as u64, 1..=MAX_ITEMS)?;
-        in_range("max_bytes", self.max_bytes, 1..=u64::MAX)?;
+        BuildError::check_ns("hold_time", self.hold_time)?;
+        BuildError::check_range("max_items", self.max_items, 1..=MAX_ITEMS)?;
+        BuildError::check_range("max_bytes", self.max_bytes, 1..=u64::MAX)?;
         let held = Held::new(Ring::new(self.max_items, self.max_bytes));
         let shelf = Shelf::new(self.hold_time);
         Ok(RejectionHold::of(Keeper::new(shelf, held, self.attendance)?))

@@ -30,10 +30,10 @@
 
 use std::time::Instant;
 
-use super::pace::{Pace, Time};
 use super::settings::{Attendance, ThreadSpec};
 use crate::error::BuildError;
 use crate::sense::fork::{self, Generation};
+use crate::sense::steady::{Readings, Steady};
 use crate::sync::{Arc, Bell, Mutex, MutexGuard, thread};
 
 /// After so many releases a thread lets others go first.
@@ -88,7 +88,7 @@ pub(super) struct Book<H> {
     /// What was left when it was closed.
     pub(super) at_close: usize,
     attended: bool,
-    pace: Pace,
+    time: Steady,
 }
 
 impl<H: Send + 'static> Book<H> {
@@ -105,7 +105,7 @@ pub(super) struct Keeper<D: Duty> {
     book: Mutex<Book<D::Held>>,
     /// Rings, once closed, whenever there may be nothing left.
     pub(super) settled: Bell,
-    time: Time,
+    readings: Readings,
     thread: Option<ThreadSpec>,
     born: Generation,
 }
@@ -116,15 +116,15 @@ impl<D: Duty> Keeper<D> {
         held: D::Held,
         attendance: Attendance,
     ) -> Result<Arc<Self>, BuildError> {
-        let (thread, time) = attendance.build()?;
+        let (thread, readings) = attendance.build()?;
         fork::watch().map_err(BuildError::Spawn)?;
-        let pace = Pace::new(time.now());
-        let book = Book { held, closed: false, at_close: 0, attended: false, pace };
+        let time = Steady::starting_at(readings.now_ns());
+        let book = Book { held, closed: false, at_close: 0, attended: false, time };
         Ok(Arc::new(Self {
             duty,
             book: Mutex::new(book),
             settled: Bell::new(),
-            time,
+            readings,
             thread,
             born: Generation::current(),
         }))
@@ -146,9 +146,9 @@ impl<D: Duty> Keeper<D> {
     /// The book, and the time in elapsed nanoseconds.
     pub(super) fn book_now(&self) -> (MutexGuard<'_, Book<D::Held>>, u64) {
         // User code, before the lock.
-        let now = self.time.now();
+        let reading_ns = self.readings.now_ns();
         let mut book = self.book.lock();
-        let now_ns = book.pace.at(now);
+        let now_ns = book.time.advance(reading_ns);
         (book, now_ns)
     }
 

@@ -49,7 +49,6 @@
 mod accept;
 mod builder;
 mod keeper;
-mod pace;
 mod rejection;
 mod ring;
 mod settings;

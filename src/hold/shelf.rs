@@ -5,10 +5,11 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use super::keeper::{BATCH, Book, Duty, Keeper, Why};
-use super::pace::{grain, whole_ns};
 use super::rejection::HoldSnapshot;
 use super::ring::Ring;
+use super::settings::grain;
 use crate::contain::drop_contained;
+use crate::sense::clock::saturating_ns;
 use crate::sync::{Parker, local, system_now, thread};
 
 local! {
@@ -94,7 +95,7 @@ pub(super) struct Shelf<T> {
 impl<T> Shelf<T> {
     pub(super) fn new(hold_time: Duration) -> Self {
         Self {
-            hold_ns: whole_ns(hold_time),
+            hold_ns: saturating_ns(hold_time),
             grain: grain(hold_time),
             asleep: Parker::new(),
             items: PhantomData,

@@ -34,6 +34,21 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Instant;
 }
 
+/// Reads a clock that is user code: its panic would cost a thread, or leave something half done.
+pub(crate) fn read(clock: &dyn Clock) -> Instant {
+    contain(|| clock.now()).unwrap_or_else(|payload| {
+        drop_payload(payload);
+        system_now()
+    })
+}
+
+/// A duration in nanoseconds; beyond 584 years it stays at the end of the word.
+#[inline]
+pub(crate) fn saturating_ns(duration: Duration) -> u64 {
+    // In words of 64 bits: this is on the way of every job.
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
+}
+
 /// A deadline that never comes.
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 
@@ -48,7 +63,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Starts at the present of `clock`, or of the system's monotonic clock.
     pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> Self {
-        let epoch = clock.as_ref().map_or_else(system_now, |clock| clock.now());
+        let epoch = clock.as_deref().map_or_else(system_now, read);
         Self { clock: clock.map(Contained::new), epoch, epoch_ns: system_ns() }
     }
 
@@ -61,20 +76,13 @@ impl Timeline {
     }
 
     fn now_ns_by(&self, clock: &dyn Clock) -> u64 {
-        // User code: on a worker its panic would cost the thread.
-        let now = contain(|| clock.now()).unwrap_or_else(|payload| {
-            drop_payload(payload);
-            Instant::now()
-        });
         // A clock at the end of its days is not past a deadline that never comes.
-        self.ns_at(now).min(NO_DEADLINE - 1)
+        self.ns_at(read(clock)).min(NO_DEADLINE - 1)
     }
 
     /// `instant` on this timeline; what lies before its start counts as the start.
     pub(crate) fn ns_at(&self, instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(self.epoch);
-        // In words of 64 bits: this is on the way of every job.
-        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
+        saturating_ns(instant.saturating_duration_since(self.epoch))
     }
 
     /// The instant of a deadline, none if it never comes.

@@ -10,4 +10,5 @@ pub(crate) mod fixture;
 pub(crate) mod fork;
 pub(crate) mod host;
 pub(crate) mod source;
+pub(crate) mod steady;
 mod text;

@@ -396,16 +396,17 @@ fn a_clock_that_panics_costs_nothing() {
     unsafe impl Sync for Broken {}
     impl Clock for Broken {
         fn now(&self) -> Instant {
-            // It works while the breaker is built.
             if self.0.replace(true) { quiet_panic() } else { Instant::now() }
         }
     }
-    let clock = Broken(Cell::new(false));
-    let breaker = one_trial().slow_calls(COOL_DOWN, 1.0).clock(clock).build().unwrap();
-    assert_eq!(breaker.call(|| Ok::<_, ()>(())), Ok(()));
-    let _ = breaker.call(|| Err::<(), _>(()));
-    assert_eq!(breaker.state(), State::Open);
-    assert!(breaker.try_acquire().is_err());
+    for broken_from_the_start in [false, true] {
+        let clock = Broken(Cell::new(broken_from_the_start));
+        let breaker = one_trial().slow_calls(COOL_DOWN, 1.0).clock(clock).build().unwrap();
+        assert_eq!(breaker.call(|| Ok::<_, ()>(())), Ok(()));
+        let _ = breaker.call(|| Err::<(), _>(()));
+        assert_eq!(breaker.state(), State::Open);
+        assert!(breaker.try_acquire().is_err());
+    }
 }
 
 /// Every face refuses alike.

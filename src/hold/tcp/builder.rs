@@ -10,9 +10,8 @@ use super::connection::Limits;
 use super::roster::Roster;
 use crate::error::BuildError;
 use crate::hold::keeper::Keeper;
-use crate::hold::pace::{grain, whole_ns};
-use crate::hold::settings::{Attendance, above_zero, in_range, invalid};
-use crate::sense::clock::Clock;
+use crate::hold::settings::{Attendance, grain};
+use crate::sense::clock::{Clock, saturating_ns};
 use crate::sync::Parker;
 
 const DEFAULT_LINGER: Duration = Duration::from_secs(10);
@@ -22,7 +21,7 @@ const DEFAULT_MAX_CONNECTIONS: usize = 256;
 const DEFAULT_MAX_BYTES: u64 = 16 << 20;
 const DEFAULT_MAX_DRAIN: u64 = 1 << 20;
 /// `poll` looks through all of them: more want another design.
-const MAX_CONNECTIONS: u64 = 1 << 14;
+const MAX_CONNECTIONS: usize = 1 << 14;
 
 /// Builds a [`TcpRefusal`], from [`TcpRefusal::builder`].
 ///
@@ -137,23 +136,23 @@ impl TcpRefusalBuilder {
     /// [`BuildError::Invalid`] for the first setting that can't be used; [`BuildError::Spawn`] if
     /// there are no descriptors left for waking the thread, or no memory.
     pub fn build(self) -> Result<TcpRefusal, BuildError> {
-        above_zero("linger", self.linger)?;
+        let linger_ns = BuildError::check_ns("linger", self.linger)?;
         let write_timeout = self.write_timeout.unwrap_or(DEFAULT_WRITE_TIMEOUT.max(self.linger));
-        above_zero("write_timeout", write_timeout)?;
+        let write_timeout_ns = BuildError::check_ns("write_timeout", write_timeout)?;
         let at_least = DEFAULT_LONGEST.max(self.linger).max(write_timeout);
         let longest = self.longest.unwrap_or(at_least);
         if longest < self.linger {
-            return Err(invalid("longest", longest, "at least the linger time"));
+            return Err(BuildError::invalid("longest", longest, "at least the linger time"));
         }
-        in_range("max_connections", self.max_connections as u64, 1..=MAX_CONNECTIONS)?;
-        in_range("max_bytes", self.max_bytes, 1..=u64::MAX)?;
-        in_range("max_drain", self.max_drain, 1..=u64::MAX)?;
+        BuildError::check_range("max_connections", self.max_connections, 1..=MAX_CONNECTIONS)?;
+        BuildError::check_range("max_bytes", self.max_bytes, 1..=u64::MAX)?;
+        BuildError::check_range("max_drain", self.max_drain, 1..=u64::MAX)?;
         let look = (self.linger / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let limits = Limits {
-            linger_ns: whole_ns(self.linger),
-            write_timeout_ns: whole_ns(write_timeout),
-            longest_ns: whole_ns(longest),
-            look_ns: whole_ns(look),
+            linger_ns,
+            write_timeout_ns,
+            longest_ns: saturating_ns(longest),
+            look_ns: saturating_ns(look),
             max_drain: self.max_drain,
         };
         let (bell, hearing) = bell().map_err(BuildError::Spawn)?;

@@ -1,46 +1,38 @@
-//! Time as the breaker counts it: never backwards, and never stuck because the clock went back.
+//! Time as breakers and holds count it: never backwards, and never stuck because the clock went back.
+//!
+//! [`Readings`] calls the clock, outside every lock; [`Steady`] turns the readings into a time, under
+//! one.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::contain::{Contained, contain, drop_payload};
-use crate::sense::clock::Clock;
+use super::clock::{Clock, read, saturating_ns};
+use crate::contain::Contained;
 use crate::sync::system_now;
 
-/// Where the breaker's zero lies: far enough from both ends of a word that a clock which goes back
-/// behind the time of building still has a number.
+/// Where zero lies: far enough from both ends of a word that a clock which goes back behind the time
+/// of building still has a number.
 const ZERO_NS: u64 = 1 << 62;
 
 /// How far a reading may lie behind another one without being taken for a jump of the clock.
 /// Threads read the clock before they take the lock, so readings come in slightly out of order.
-pub(super) const TOLERANCE_NS: u64 = 1_000_000_000;
-
-/// A duration in nanoseconds; beyond 584 years it stays at the end of the word.
-pub(super) fn saturating_ns(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
-}
+pub(crate) const TOLERANCE_NS: u64 = 1_000_000_000;
 
 /// The clock's readings as numbers. Unlike the pool's timeline it also counts what lies before its
-/// zero: a breaker must not wait until a clock that was set back has caught up again.
-pub(super) struct Readings {
+/// zero: nobody must wait until a clock that was set back has caught up again.
+pub(crate) struct Readings {
     clock: Option<Contained<Box<dyn Clock>>>,
     zero: Instant,
 }
 
 impl Readings {
-    pub(super) fn new(clock: Option<Box<dyn Clock>>) -> Self {
-        let zero = clock.as_ref().map_or_else(system_now, |clock| clock.now());
+    pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> Self {
+        let zero = clock.as_deref().map_or_else(system_now, read);
         Self { clock: clock.map(Contained::new), zero }
     }
 
-    /// User code: never called under the lock. A clock that panics counts as the system's.
-    pub(super) fn now_ns(&self) -> u64 {
-        let now = match &self.clock {
-            None => system_now(),
-            Some(clock) => contain(|| clock.now()).unwrap_or_else(|payload| {
-                drop_payload(payload);
-                system_now()
-            }),
-        };
+    /// User code: never to be called under a lock. A clock that panics counts as the system's.
+    pub(crate) fn now_ns(&self) -> u64 {
+        let now = self.clock.as_ref().map_or_else(system_now, |clock| read(&***clock));
         match now.checked_duration_since(self.zero) {
             Some(after) => ZERO_NS.saturating_add(saturating_ns(after)),
             None => ZERO_NS.saturating_sub(saturating_ns(self.zero.saturating_duration_since(now))),
@@ -54,18 +46,18 @@ impl Readings {
 /// than [`TOLERANCE_NS`] costs nothing: time goes on from where it was, at the clock's new pace. A
 /// reading that lies less behind is one that another thread has overtaken, and changes nothing.
 #[derive(Debug)]
-pub(super) struct Steady {
+pub(crate) struct Steady {
     reading_ns: u64,
     now_ns: u64,
 }
 
 impl Steady {
-    pub(super) fn starting_at(reading_ns: u64) -> Self {
+    pub(crate) fn starting_at(reading_ns: u64) -> Self {
         Self { reading_ns, now_ns: 0 }
     }
 
     /// Takes a reading in; returns the time.
-    pub(super) fn advance(&mut self, reading_ns: u64) -> u64 {
+    pub(crate) fn advance(&mut self, reading_ns: u64) -> u64 {
         if let Some(step_ns) = reading_ns.checked_sub(self.reading_ns) {
             self.now_ns = self.now_ns.saturating_add(step_ns);
             self.reading_ns = reading_ns;
@@ -75,18 +67,20 @@ impl Steady {
         self.now_ns
     }
 
-    pub(super) fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
     /// The last reading that counted.
-    pub(super) fn reading_ns(&self) -> u64 {
+    pub(crate) fn reading_ns(&self) -> u64 {
         self.reading_ns
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
