@@ -428,8 +428,8 @@ pub enum BuildError {
         /// What it must be.
         expected: String,
     },
-    /// The system could not create a thread, or register the pool to be told of forks. Threads
-    /// already started have exited.
+    /// The system could not create a thread, or what one needs: a registration to be told of forks,
+    /// or the descriptors that wake it. Threads already started have exited.
     Spawn(io::Error),
 }
 
@@ -466,7 +466,7 @@ impl fmt::Display for BuildError {
             Self::Invalid { setting, value, expected } => {
                 write!(f, "{setting} = {value}: must be {expected}")
             }
-            Self::Spawn(_) => f.write_str("a worker thread could not be created"),
+            Self::Spawn(_) => f.write_str("a thread, or what it needs, could not be created"),
         }
     }
 }

@@ -44,10 +44,10 @@
 //! |---|---|---|
 //! | returns, judged a success | success | succeeds |
 //! | returns, judged a failure | failure | fails |
-//! | returns, judged to be ignored | nothing | gives its place back |
+//! | returns, judged to be ignored (also if it was slow) | nothing | gives its place back |
 //! | panics | failure; the panic goes on to the caller | fails |
 //! | is given up: future or permit dropped | nothing | gives its place back |
-//! | took as long as a slow one, and is no failure (also given up) | slow | fails |
+//! | took as long as a slow one, and was judged a success or given up | slow | fails |
 //! | never ends | nothing | loses its place after the lease |
 //! | ends after the state has changed, or after its lease | nothing | changes nothing |
 //! | is refused by the breaker | nothing | |

@@ -294,7 +294,17 @@ impl<C: Send + Sync + 'static> Builder<C> {
 
 impl<C> fmt::Debug for Builder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("window", &self.settings.window)
+            .field("buckets", &self.settings.buckets)
+            .field("min_volume", &self.settings.min_volume)
+            .field("failure_rate", &self.settings.failure_rate)
+            .field("slow_calls", &self.slow)
+            .field("cool_down", &self.cool_down)
+            .field("cool_down_growth", &self.growth)
+            .field("probes", &self.settings.probes)
+            .field("probe_lease", &self.probe_lease)
+            .finish_non_exhaustive()
     }
 }
 

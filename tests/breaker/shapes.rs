@@ -390,6 +390,19 @@ fn a_classifier_with_a_bad_destructor_reaches_nobody() {
 }
 
 #[test]
+fn a_builder_shows_what_it_was_given() {
+    let builder = CircuitBreaker::builder()
+        .slow_calls(Duration::from_millis(7), 0.25)
+        .cool_down(Duration::from_secs(11))
+        .cool_down_growth(2.0, Duration::from_secs(13))
+        .probe_lease(Duration::from_secs(17));
+    let shown = format!("{builder:?}");
+    for setting in ["(7ms, 0.25)", "11s", "(2.0, 13s)", "17s"] {
+        assert!(shown.contains(setting), "{setting}: {shown}");
+    }
+}
+
+#[test]
 fn a_clock_that_panics_costs_nothing() {
     struct Broken(Cell<bool>);
     // SAFETY: used by one thread.
