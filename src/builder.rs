@@ -153,7 +153,7 @@ impl Builder {
         self
     }
 
-    /// Whether fewer workers take jobs while the CPU is contended. Default
+    /// Whether fewer workers take jobs while a quota throttles the process. Default
     /// [`ActiveWorkers::Adaptive`]; without a CPU gate always `Fixed`.
     pub fn active_workers(mut self, active_workers: ActiveWorkers) -> Self {
         self.active_workers = Some(active_workers);

@@ -13,8 +13,8 @@ use crate::schedule::gauge::{Arm, GateSettings, Gating};
 /// A CPU that is fully used by the pool's own jobs is no reason to refuse anything: what is too much
 /// then waits in the queue, and [`QueueDelay`](crate::QueueDelay) sees to that. The gate is for what
 /// the queue doesn't tell: a quota that stops the process, other threads of it, other processes. By
-/// default it is [armed](Arm) only while the CPU is *contended* like that, and the first answer to it
-/// is to let [fewer workers](ActiveWorkers) take jobs.
+/// default it is [armed](Arm) only while the CPU is *contended* like that, and the first answer to a
+/// quota is to let [fewer workers](ActiveWorkers) take jobs.
 ///
 /// The gate follows an average of the CPU use over a [time constant](Self::time_constant), weighted by
 /// elapsed time. Between two bounds it refuses with a probability that grows from 0 to 1; low work
@@ -59,16 +59,16 @@ enum Rule {
     Steps(f64, f64, f64),
 }
 
-/// Whether fewer workers take jobs while the CPU is contended, for
+/// Whether fewer workers take jobs while a quota throttles the process, for
 /// [`Builder::active_workers`](crate::Builder::active_workers).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ActiveWorkers {
-    /// As many as there is CPU for. Where a quota stops the process in the middle of jobs, 5 % fewer
-    /// per 100 ms until it doesn't, then 1 % more; where others take CPU, no fewer than get the pool
-    /// as much of it as it can have. At least one.
+    /// As many as the quota bears. While it stops the process in the middle of jobs, 5 % fewer per
+    /// 100 ms, then 1 % more. At least one. Others who take CPU change nothing: fewer workers would get
+    /// less of it.
     ///
     /// For a moment (up to a tenth of a second) jobs may then wait for a worker although one is
     /// idle. Bodies that wait for *other jobs* by other means than a join should use `Fixed`.

@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Worker threads.
     pub workers: usize,
-    /// Workers that may take jobs; fewer than all while the CPU is contended.
+    /// Workers that may take jobs; fewer than all while a quota throttles the process.
     pub active_workers: usize,
     /// The average CPU use by the gate's source, from 0 to 1. None before the first reading, and
     /// without a CPU gate.

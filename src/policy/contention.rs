@@ -7,8 +7,7 @@
 //!   next period. Too many workers for the quota do that to themselves. Fewer workers then do as much
 //!   work in the same time, without standing still in the middle of jobs.
 //! - **other threads** of this process, and **neighbours** (other processes, or the hypervisor): they
-//!   run while the pool's threads wait for a core. Fewer workers are of use down to the CPU that the
-//!   pool really gets, no further.
+//!   run while the pool's threads wait for a core. Fewer workers would get less of it.
 //!
 //! More workers than cores wait for each other, which is neither; so waiting counts only as far as
 //! the pool got less than it could have used.
@@ -16,7 +15,7 @@
 use super::ema::Ema;
 
 mod active;
-pub(crate) use active::{ActiveWorkers, Cores, active_at};
+pub(crate) use active::{ActiveWorkers, active_at};
 
 /// How long the shares are averaged for [`ContentionMeter::is_contended`].
 pub(crate) const SMOOTHING_NS: u64 = 1_000_000_000;
@@ -88,16 +87,6 @@ impl Contention {
 }
 
 impl Sample {
-    /// The cores that the pool got on average, and those it got or waited for; none if unknown. Where
-    /// the waiting isn't known, it wanted all that its workers could use.
-    pub(crate) fn cores(&self) -> Option<Cores> {
-        let dt_ns = (self.dt_ns > 0).then_some(self.dt_ns as f64)?;
-        let obtained = self.pool_cpu_ns? as f64 / dt_ns;
-        let waited = self.run_delay_ns.map(|waited_ns| waited_ns as f64 / dt_ns);
-        let wanted = waited.map_or(self.workers, |waited| obtained + waited);
-        Some(Cores { obtained, wanted })
-    }
-
     /// Tells the thieves apart.
     ///
     /// What the pool missed is what it could have used, less what it got, and at most as long as its

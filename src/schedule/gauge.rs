@@ -67,8 +67,8 @@ pub(crate) struct Readings {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Arm {
-    /// While the CPU is throttled by a quota, or taken by other threads or processes, and letting
-    /// fewer workers take jobs has not cured that. Never by the pool's own work alone.
+    /// While the CPU is taken by other threads or processes, or throttled by a quota although as few
+    /// workers take jobs as can. Never by the pool's own work alone.
     #[default]
     Contended,
     /// While the wait predicted for the job is above the queue delay's target.
@@ -240,7 +240,7 @@ impl Watch {
         let contention = self.contention.get_or_insert_with(|| ContentionMeter::new(now_ns));
         contention.add(now_ns, shares);
         if let Some(active) = &mut self.active {
-            active.add(dt_ns, shares, seen.and_then(|sample| sample.cores()));
+            active.add(dt_ns, shares);
         }
         for (index, worker) in self.workers.iter_mut().enumerate() {
             worker.sample(now_ns, dt_ns, clocks.cpu_ns(index));

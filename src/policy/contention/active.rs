@@ -6,11 +6,11 @@
 //! a quota of 4 cores with half a core of other threads holds 3.5 workers; 3 leave a seventh of it
 //! unused, and 4 stand still for 11 % of the time.
 //!
-//! Under other threads and neighbours there is a floor: the cores that the pool really gets. And if
-//! it gets less *because* there are fewer of its threads (a scheduler that shares by thread gives
-//! each its part), the number goes back to the one with which it got the most.
+//! Only a quota makes workers stand by. Where other threads or neighbours take the CPU, fewer workers
+//! would not get the same CPU in fewer pieces, but less of it: a scheduler that shares by thread gives
+//! each its part. A first version gave way to them as long as that seemed to cost nothing, and lost a
+//! quarter of its answers on a busy machine.
 
-use super::super::ema::Ema;
 use super::Contention;
 
 /// A worker at the edge takes jobs in a part of each slice. Ten of them in a usual quota period.
@@ -25,13 +25,6 @@ const REGAINED_PER_STEP: f64 = 0.01;
 const MAX_STEPS: f64 = 3.0;
 /// Longer than any pool in use goes without a sample. What happened meanwhile says nothing.
 const PAUSE_NS: u64 = 10_000_000_000;
-
-/// How long the obtained cores are averaged.
-const OBTAINED_TAU_NS: u64 = 1_000_000_000;
-/// If the pool gets less than this part of what it got with more workers, they were of use.
-const WORTH_KEEPING: f64 = 0.95;
-/// With so much of what its workers could use the pool wants all there is.
-const ALL: f64 = 0.9;
 
 /// The workers that may take jobs at `now_ns` if `level` may on average.
 ///
@@ -49,97 +42,37 @@ pub(crate) fn active_at(level: f64, now_ns: u64) -> usize {
 pub(crate) struct ActiveWorkers {
     workers: f64,
     level: f64,
-    /// Time as this policy counts it: the sum of the samples.
-    time_ns: u64,
-    obtained: Ema,
-    yielding: Option<Yielding>,
     at_its_floor: bool,
-}
-
-/// Cores of CPU that the pool's threads had, and had or waited for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cores {
-    pub(crate) obtained: f64,
-    pub(crate) wanted: f64,
-}
-
-/// While others take CPU and the pool gives way.
-#[derive(Debug, Clone, Copy)]
-struct Yielding {
-    /// The most cores that the pool got in this time, and the last number of workers that got them.
-    most: f64,
-    level_then: f64,
 }
 
 impl ActiveWorkers {
     /// All of `workers`, of which there is at least one.
     pub(crate) fn new(workers: usize) -> Self {
         let workers = workers.max(1) as f64;
-        let obtained = Ema::new(OBTAINED_TAU_NS);
-        Self { workers, level: workers, time_ns: 0, obtained, yielding: None, at_its_floor: false }
+        Self { workers, level: workers, at_its_floor: false }
     }
 
-    /// Adds a sample of `dt_ns`: what was taken from the pool, and the cores that it got and wanted, if
-    /// known. A pause changes nothing.
-    ///
-    /// A pool that could not have used more than it got has no reason to give way: what others took,
-    /// it had no use for, and how much it could get with fewer workers doesn't show.
-    pub(crate) fn add(&mut self, dt_ns: u64, shares: Contention, cores: Option<Cores>) {
+    /// Adds what was taken from the pool in a sample of `dt_ns`. A pause changes nothing.
+    pub(crate) fn add(&mut self, dt_ns: u64, shares: Contention) {
         if dt_ns == 0 || dt_ns > PAUSE_NS {
             return;
-        }
-        self.time_ns = self.time_ns.saturating_add(dt_ns);
-        if let Some(cores) = cores.filter(|cores| cores.obtained >= 0.0) {
-            self.obtained.add(self.time_ns, cores.obtained);
         }
         let shares = shares.clamped();
         let steps = (dt_ns as f64 / STEP_NS).min(MAX_STEPS);
         let before = self.level;
-        if shares.is_throttled() {
-            self.lower(steps, 1.0);
-        } else if shares.is_taken() && cores.is_none_or(|cores| cores.wanted >= self.level * ALL) {
-            self.give_way(steps);
+        let level = if shares.is_throttled() {
+            self.level * KEPT_PER_STEP.powf(steps)
         } else {
-            self.yielding = None;
-            self.raise(steps);
-        }
+            self.level + self.workers * REGAINED_PER_STEP * steps
+        };
+        self.level = level.clamp(1.0, self.workers);
         self.at_its_floor = shares.is_contended() && self.level >= before;
     }
 
-    /// Whether the last sample asked for fewer workers, and there could not be fewer.
+    /// Whether the CPU was contended in the last sample, and letting fewer workers take jobs is no
+    /// answer to that, or no more than was done.
     pub(crate) fn is_at_its_floor(&self) -> bool {
         self.at_its_floor
-    }
-
-    /// Fewer workers, as long as that costs the pool no CPU.
-    fn give_way(&mut self, steps: f64) {
-        // Unknown: nothing can be said about what fewer would cost.
-        let Some(obtained) = self.obtained.value() else { return };
-        let level = self.level;
-        let best = self.yielding.get_or_insert(Yielding { most: obtained, level_then: level });
-        if obtained >= best.most {
-            *best = Yielding { most: obtained, level_then: level };
-        }
-        let best = *best;
-        if obtained < best.most * WORTH_KEEPING {
-            if self.level < best.level_then {
-                self.raise(steps);
-                self.level = self.level.min(best.level_then);
-            }
-        } else {
-            self.lower(steps, best.most.ceil());
-        }
-    }
-
-    fn lower(&mut self, steps: f64, floor: f64) {
-        let lowered = self.level * KEPT_PER_STEP.powf(steps);
-        // The floor holds what is above it; it raises nothing.
-        self.level = lowered.max(floor.min(self.level)).clamp(1.0, self.workers);
-    }
-
-    fn raise(&mut self, steps: f64) {
-        let raised = self.level + self.workers * REGAINED_PER_STEP * steps;
-        self.level = raised.clamp(1.0, self.workers);
     }
 
     /// The number of workers that may take jobs on average, a fraction from 1 to all; what

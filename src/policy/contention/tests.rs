@@ -35,11 +35,6 @@ fn check(sample: Sample, throttled: f64, other_threads: f64, neighbours: f64) {
     }
 }
 
-/// The cores that a pool got which wanted all there are.
-fn got(obtained: f64) -> Option<Cores> {
-    Some(Cores { obtained, wanted: f64::INFINITY })
-}
-
 #[test]
 fn own_saturation_is_no_contention() {
     check(saturated(), 0.0, 0.0, 0.0);
@@ -177,10 +172,10 @@ const CALM: Contention = Contention { throttled: 0.0, other_threads: 0.0, neighb
 fn throttling_takes_a_twentieth_per_sample_down_to_one_worker() {
     let mut active = ActiveWorkers::new(8);
     assert_eq!(active.level(), 8.0);
-    active.add(100 * MS, THROTTLED, got(4.0));
+    active.add(100 * MS, THROTTLED);
     assert!((active.level() - 7.6).abs() < 1e-9);
     for _ in 0..200 {
-        active.add(100 * MS, THROTTLED, got(4.0));
+        active.add(100 * MS, THROTTLED);
     }
     assert_eq!(active.level(), 1.0);
 }
@@ -189,14 +184,14 @@ fn throttling_takes_a_twentieth_per_sample_down_to_one_worker() {
 fn clean_samples_give_back_a_hundredth_of_the_workers_by_their_time() {
     let mut active = ActiveWorkers::new(100);
     for _ in 0..200 {
-        active.add(100 * MS, THROTTLED, None);
+        active.add(100 * MS, THROTTLED);
     }
-    active.add(100 * MS, CALM, None);
+    active.add(100 * MS, CALM);
     assert!((active.level() - 2.0).abs() < 1e-9);
-    active.add(50 * MS, CALM, None);
+    active.add(50 * MS, CALM);
     assert!((active.level() - 2.5).abs() < 1e-9);
     for _ in 0..98 {
-        active.add(100 * MS, CALM, None);
+        active.add(100 * MS, CALM);
     }
     assert_eq!(active.level(), 100.0);
 }
@@ -204,12 +199,12 @@ fn clean_samples_give_back_a_hundredth_of_the_workers_by_their_time() {
 #[test]
 fn a_pause_of_the_whole_process_changes_nothing() {
     let mut active = ActiveWorkers::new(8);
-    active.add(100 * MS, THROTTLED, None);
+    active.add(100 * MS, THROTTLED);
     let before = active.level();
     for shares in [THROTTLED, TAKEN, CALM] {
-        active.add(3_600 * S, shares, got(0.0));
-        active.add(0, shares, got(0.0));
-        active.add(u64::MAX, shares, got(0.0));
+        active.add(3_600 * S, shares);
+        active.add(0, shares);
+        active.add(u64::MAX, shares);
     }
     assert_eq!(active.level(), before);
 }
@@ -217,59 +212,8 @@ fn a_pause_of_the_whole_process_changes_nothing() {
 #[test]
 fn one_long_sample_is_no_landslide() {
     let mut active = ActiveWorkers::new(8);
-    active.add(9 * S, THROTTLED, None);
+    active.add(9 * S, THROTTLED);
     assert!(active.level() > 6.8, "{}", active.level());
-}
-
-#[test]
-fn others_never_push_it_below_what_the_pool_really_gets() {
-    // The neighbour's group has a share of its own: the pool gets 2.3 cores with 8 workers or 3.
-    let mut active = ActiveWorkers::new(8);
-    for _ in 0..300 {
-        active.add(100 * MS, TAKEN, got(2.3));
-    }
-    assert_eq!(active.level().ceil(), 3.0);
-    // What it gets isn't known: then nothing is changed.
-    let mut blind = ActiveWorkers::new(8);
-    for _ in 0..300 {
-        blind.add(100 * MS, TAKEN, None);
-        blind.add(100 * MS, TAKEN, got(f64::NAN));
-        blind.add(100 * MS, TAKEN, got(-1.0));
-        blind.add(100 * MS, TAKEN, got(f64::INFINITY));
-    }
-    assert_eq!(blind.level().ceil(), 8.0);
-}
-
-#[test]
-fn a_machine_that_shares_by_thread_does_not_starve_a_pool_that_gives_way() {
-    // Eight cores, eight threads of others, and the pool's: each thread gets the same.
-    let obtains = |level: f64| 8.0 * level / (level + 8.0);
-    let mut active = ActiveWorkers::new(8);
-    let mut seen = Vec::new();
-    for _ in 0..3_000 {
-        let cores = obtains(active.level());
-        active.add(100 * MS, TAKEN, got(cores));
-        seen.push(cores);
-    }
-    let mean = seen.iter().sum::<f64>() / seen.len() as f64;
-    assert!(mean > 0.9 * obtains(8.0), "{mean} of {}", obtains(8.0));
-}
-
-#[test]
-fn heavier_neighbours_later_take_no_more_workers_away() {
-    let mut active = ActiveWorkers::new(8);
-    for _ in 0..300 {
-        active.add(100 * MS, TAKEN, got(4.0));
-    }
-    assert_eq!(active.level().ceil(), 4.0);
-    for _ in 0..300 {
-        active.add(100 * MS, TAKEN, got(1.0));
-        assert_eq!(active.level().ceil(), 4.0);
-    }
-    for _ in 0..100 {
-        active.add(100 * MS, CALM, got(4.0));
-    }
-    assert_eq!(active.level().ceil(), 8.0);
 }
 
 #[test]
@@ -336,7 +280,7 @@ mod quota {
                     ..Sample::default()
                 };
                 pool_ms += std::mem::take(&mut sample_pool_ms);
-                active.add(sample.dt_ns, sample.contention(), sample.cores());
+                active.add(sample.dt_ns, sample.contention());
             }
         }
         let all_ms = (SECONDS * 1_000) as f64;
@@ -362,22 +306,22 @@ mod quota {
     }
 }
 
-/// Neighbours take whatever a half-loaded pool leaves, and their threads now and then keep one of its
-/// own waiting. Were it to give way for that, a flood would find it with one worker.
+/// Fewer workers would get less of a CPU that others take, not the same in fewer pieces.
 #[test]
-fn a_pool_that_wants_less_than_it_could_have_gives_way_to_nobody() {
-    let mut active = ActiveWorkers::new(2);
+fn only_a_quota_makes_workers_stand_by() {
+    let mut active = ActiveWorkers::new(8);
     for _ in 0..1_000 {
-        active.add(100 * MS, TAKEN, Some(Cores { obtained: 0.9, wanted: 1.1 }));
+        active.add(100 * MS, TAKEN);
     }
-    assert_eq!(active.level(), 2.0);
-    // It had given way in a flood, and is back when that is over.
+    assert_eq!(active.level(), 8.0);
+    assert!(active.is_at_its_floor(), "so it is for the gate to refuse");
     for _ in 0..100 {
-        active.add(100 * MS, THROTTLED, got(1.0));
+        active.add(100 * MS, THROTTLED);
     }
     assert_eq!(active.level(), 1.0);
+    // And when the quota suffices again they come back, whoever else is there.
     for _ in 0..100 {
-        active.add(100 * MS, TAKEN, Some(Cores { obtained: 0.5, wanted: 0.6 }));
+        active.add(100 * MS, TAKEN);
     }
-    assert!(active.level() > 1.9, "{}", active.level());
+    assert_eq!(active.level(), 8.0);
 }
