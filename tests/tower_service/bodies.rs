@@ -9,7 +9,9 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tower_layer::Layer;
 use tower_service::Service;
-use weirpool::service::{AdmissionLayer, HeldBody, http::answer};
+use weirpool::load::LoadReport;
+use weirpool::service::http::{ReportLoadLayer, answer};
+use weirpool::service::{AdmissionLayer, HeldBody};
 use weirpool::{Pool, Reason};
 
 use crate::common::{Count, Drops, Tracked, assert_all_slots_free};
@@ -278,4 +280,36 @@ fn a_refusals_answer_has_the_same_kind_of_body() {
     drop(response);
     assert_all_slots_free(&pool);
     assert_eq!((layer.counts().started, layer.counts().refused), (0, 1));
+}
+
+#[test]
+fn served_or_refused_each_response_carries_the_load() {
+    let pool = slots(1);
+    let admission = AdmissionLayer::new(pool.clone()).respond(answer);
+    let mut service = ReportLoadLayer::new(pool.clone()).layer(admission.layer(FromFn(
+        |request: Request<()>| async move {
+            if request.uri().path() == "/fails" {
+                return Err(Own(1));
+            }
+            Ok(Response::new(()))
+        },
+    )));
+    let mut ask = |path: &str| {
+        let mut request = Request::new(());
+        *request.uri_mut() = path.parse().unwrap();
+        let mut future = call(&mut service, request);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer.map(|response| {
+                let report = response.headers()["endpoint-load-metrics"].to_str().unwrap();
+                let report = LoadReport::parse(report).unwrap();
+                (response.status().as_u16(), report.application_utilization)
+            }),
+            Poll::Pending => panic!("it has no answer yet"),
+        }
+    };
+    assert_eq!(ask("/"), Ok((200, Some(0.0))));
+    let permit = pool.try_reserve().unwrap();
+    assert_eq!(ask("/"), Ok((503, Some(1.0))));
+    drop(permit);
+    assert_eq!(ask("/fails"), Err(Own(1)));
 }

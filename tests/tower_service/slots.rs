@@ -12,7 +12,7 @@ use weirpool::service::{AdmissionLayer, BoxError, RequestClass, RequestSlot, Ser
 use weirpool::{Partition, Pool, Priority, Reason, Refusal};
 
 use crate::common::{
-    assert_all_slots_free, block_on, counting_waker, occupy, poll, quiet_panic, rounds,
+    Peak, assert_all_slots_free, block_on, counting_waker, occupy, poll, quiet_panic, rounds,
 };
 use crate::fakes::{Call, FromFn, Own, Probe, call, is_ready, slots};
 
@@ -412,6 +412,49 @@ fn a_handler_may_use_its_requests_slot_for_its_job() {
     assert_all_slots_free(&pool);
     let counts = layer.counts();
     assert_eq!((counts.started, counts.finished, counts.cancelled), (3, 2, 1));
+}
+
+#[test]
+fn on_a_runtime_with_aborted_tasks_the_limit_holds_and_every_slot_comes_back() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+    let pool = slots(5);
+    let inside = Arc::new(Peak::default());
+    let layer = AdmissionLayer::new(pool.clone());
+    let service = layer.layer(FromFn({
+        let inside = Arc::clone(&inside);
+        move |turns: usize| {
+            let inside = Arc::clone(&inside);
+            async move {
+                let _here = inside.enter();
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+                if turns % 7 == 0 { Err(Own(0)) } else { Ok(turns) }
+            }
+        }
+    }));
+    let requests = rounds(20_000);
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..requests)
+            .map(|at| {
+                let mut service = service.clone();
+                let task = runtime.spawn(async move { service.call(at % 20).await });
+                if at % 3 == 0 {
+                    task.abort();
+                }
+                task
+            })
+            .collect();
+        for task in tasks {
+            drop(task.await);
+        }
+    });
+    drop(runtime);
+    assert!((1..=5).contains(&inside.highest()), "{} inside", inside.highest());
+    let counts = layer.counts();
+    assert_eq!(counts.started, counts.finished + counts.failed + counts.cancelled);
+    assert!(counts.started > 0 && counts.started + counts.refused <= requests as u64);
+    assert_all_slots_free(&pool);
 }
 
 #[test]
