@@ -38,6 +38,7 @@
 //! | for | see |
 //! |---|---|
 //! | settings | [`Builder`] |
+//! | overload control | [`QueueDelay`], [`CpuGate`], [`Limit`], [`Class`] |
 //! | submitting, refusals | [`Pool`], [`JobSpec`], [`Permit`], [`Rejected`], [`Reason`] |
 //! | results, cancelling | [`JobHandle`], [`CancelOnDrop`], [`Canceller`], [`JobError`] |
 //! | inside a body | [`context()`], [`is_cancelled()`] |
@@ -45,6 +46,9 @@
 //! | figures | [`Snapshot`], [`Load`], [`exposition`] (text for Prometheus) |
 //! | how busy the CPU is | [`mod@cpu`] |
 //! | tests with a clock of their own | [`mod@test`] |
+//! | a dependency that fails | [`breaker`] |
+//! | refused connections | [`hold`] |
+//! | clients that follow the load | [`client`], [`mod@load`] |
 //!
 //! # Features
 //!
