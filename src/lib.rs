@@ -144,6 +144,16 @@ mod sync;
 pub mod test;
 mod wait;
 
+/// Pages to read; there is no code in here.
+#[cfg(any(doc, doctest))]
+pub mod guide {
+    #[doc = include_str!("../docs/migrating.md")]
+    pub mod migrating {}
+
+    #[doc = include_str!("../docs/tuning.md")]
+    pub mod tuning {}
+}
+
 pub use admission::partition::Partition;
 pub use builder::Builder;
 pub use context::{Context, context, is_cancelled};
