@@ -190,11 +190,11 @@ impl<T: Send + 'static> RejectionHold<T> {
         if !keeper.has_thread() {
             release_due(keeper, until);
         }
-        if !is_releasing_here() {
-            keeper.wait_settled(until);
-        }
+        let settled = !is_releasing_here() && keeper.wait_settled(until);
         let book = keeper.book();
-        let remaining = Shelf::unsettled(&book.held).min(book.at_close);
+        // What came after the closing may be on its way out this moment; it was none of those.
+        let left = if settled { 0 } else { Shelf::unsettled(&book.held) };
+        let remaining = left.min(book.at_close);
         HoldReport { released: book.at_close - remaining, remaining }
     }
 
