@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use weirpool::cpu::{Cgroup, Contention, CpuReading, CpuSource, Host, Process, Workers};
-use weirpool::test::ManualCpu;
+use weirpool::test::{ManualClock, ManualCpu};
+use weirpool::{Arm, CpuGate, Pool, Shutdown};
 
 /// A directory of its own, removed when dropped.
 struct Tree(PathBuf);
@@ -252,4 +254,32 @@ fn the_process_sees_its_own_work() {
     while cpu() < begin + Duration::from_millis(20) {
         std::hint::black_box((0..10_000_u64).sum::<u64>());
     }
+}
+
+/// A source that panics when it is asked what it has skipped.
+struct SkipsBadly(Arc<AtomicUsize>);
+
+impl CpuSource for SkipsBadly {
+    fn read(&mut self, _now: Instant) -> Option<CpuReading> {
+        self.0.fetch_add(1, Relaxed);
+        Some(CpuReading::Busy(0.5))
+    }
+
+    fn skipped(&self) -> u64 {
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }
+}
+
+#[test]
+fn a_panic_in_what_a_source_has_skipped_costs_no_sample_to_come() {
+    let (clock, reads) = (ManualClock::new(), Arc::new(AtomicUsize::new(0)));
+    let gate = CpuGate::default().armed(Arm::Always).source(SkipsBadly(Arc::clone(&reads)));
+    let pool = Pool::builder().workers(1).clock(clock.clone()).cpu_gate(gate).build().unwrap();
+    for _ in 0..10 {
+        clock.advance(Duration::from_secs(1));
+        pool.try_submit(|| ()).unwrap().join().expect("the worker lives");
+    }
+    assert_eq!(pool.shutdown(Shutdown::Drain, None).still_running, 0);
+    // The worker and the submits share the samples, and one may stand for two.
+    assert!(reads.load(Relaxed) >= 2, "it is read again");
 }

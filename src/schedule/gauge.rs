@@ -36,6 +36,8 @@ struct Watch {
     gate: Gating,
     time_constant_ns: u64,
     source: Contained<Box<dyn CpuSource>>,
+    /// How many readings the source could not make.
+    skipped: u64,
     meter: CpuMeter,
     /// None with a clock of the user's: what the real machine does says nothing there.
     sensors: Option<Sensors>,
@@ -128,6 +130,7 @@ impl Gauge {
                 gate: gate.rule,
                 time_constant_ns: gate.time_constant_ns,
                 source: Contained::new(source),
+                skipped: 0,
                 meter: CpuMeter::new(gate.time_constant_ns),
                 sensors: parts.real_time.then(|| Sensors::new(clocks)),
                 contention: None,
@@ -209,7 +212,7 @@ impl Gauge {
                 .map(|worker| worker.ema.value().unwrap_or(0.0))
                 .collect(),
             contention: contention.map(ContentionMeter::value).unwrap_or_default(),
-            ignored: watch.meter.ignored().saturating_add(watch.source.skipped()),
+            ignored: watch.meter.ignored().saturating_add(watch.skipped),
         };
     }
 
@@ -228,8 +231,17 @@ impl Watch {
     fn sample(&mut self, now_ns: u64, now: Instant, clocks: &WorkerClocks, active_workers: f64) {
         let dt_ns = now_ns.saturating_sub(self.sampled_ns.replace(now_ns).unwrap_or(now_ns));
         let Self { source, sensors, .. } = self;
-        let told = contain(|| (source.read(now), source.contention(now)));
-        let (reading, told) = told.map_err(drop_payload).unwrap_or_default();
+        let told = contain(|| (source.read(now), source.contention(now), source.skipped()));
+        let (reading, told) = match told {
+            Ok((reading, told, skipped)) => {
+                self.skipped = skipped;
+                (reading, told)
+            }
+            Err(payload) => {
+                drop_payload(payload);
+                (None, None)
+            }
+        };
         if let Some(reading) = reading {
             self.meter.take(now_ns, reading.into());
         }
