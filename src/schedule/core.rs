@@ -2,10 +2,9 @@
 //! [`admit`](Core::admit) → [`push`](Core::push) → … → [`end`](Core::end).
 
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
-use super::control::{Control, Surroundings};
-use super::gather::Gathered;
+use super::complaints::Complaints;
+use super::control::Control;
 use super::gauge::{Gauge, Parts};
 use super::inside::{Doing, step_inside};
 use super::lanes::Lanes;
@@ -21,16 +20,12 @@ use crate::contain::{Contained, Payload, call_contained, drop_contained, drop_pa
 use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
 use crate::observe::counters::{Counted, Counters};
-use crate::observe::load::Load;
-use crate::observe::snapshot::{
-    ClassTable, ContentionState, QueueDelayState, RejectedCounts, ShedCounts, Snapshot,
-};
 use crate::policy::delay::Law;
 use crate::policy::limit::Limiter;
 use crate::priority::Priority;
 use crate::sense::clock::Timeline;
 use crate::sense::fork::Generation;
-use crate::sync::stat::{Arc as StatArc, AtomicU64, Mutex, Relaxed};
+use crate::sync::stat::{Arc as StatArc, AtomicU64, Relaxed};
 use crate::sync::{Arc, AtomicUsize, Bell, Ordering};
 
 /// What the builder has validated.
@@ -79,21 +74,11 @@ pub(crate) struct Core {
     scoped_ended: Bell,
     /// What keeps the pool open: `Pool`s and `Permit`s. At zero it closes.
     keepers: AtomicUsize,
-    /// When a line about a detached panic was last written, and how many were not since.
-    complaints: Mutex<Complaints>,
+    complaints: Complaints,
     _blocks: Reservation,
 }
 
-#[derive(Default)]
-struct Complaints {
-    last: Option<Instant>,
-    untold: u64,
-}
-
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-
-/// At most one line about detached panics in this time.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(1);
 
 impl Core {
     /// The shared state, and a nest for each worker to be.
@@ -138,7 +123,7 @@ impl Core {
             born: Generation::current(),
             scoped_ended: Bell::new(),
             keepers: AtomicUsize::new(1),
-            complaints: Mutex::default(),
+            complaints: Complaints::default(),
             _blocks: Reservation::new(settings.capacity),
             settings,
         };
@@ -176,7 +161,7 @@ impl Core {
 
     // ── The door ────────────────────────────────────────────────────────────────────────────
 
-    fn door(&self) -> Door<'_> {
+    pub(super) fn door(&self) -> Door<'_> {
         Door {
             ledger: &self.ledger,
             pressure: &self.pressure,
@@ -215,25 +200,6 @@ impl Core {
         self.gauge.is_always_armed() && self.sample_cpu(self.time.now_ns())
     }
 
-    /// Takes a sample of the CPU if one is due; true if it did.
-    #[inline]
-    pub(crate) fn sample_cpu(&self, now_ns: u64) -> bool {
-        self.gauge.is_due(now_ns) && self.sample_cpu_now(now_ns)
-    }
-
-    #[cold]
-    fn sample_cpu_now(&self, now_ns: u64) -> bool {
-        let Some(now) = self.time.instant_at(now_ns) else { return false };
-        let sampled = self.gauge.sample(now_ns, now);
-        if sampled {
-            self.apply_limit();
-            if self.ledger.word().is_closed() {
-                self.activate_all();
-            }
-        }
-        sampled
-    }
-
     /// Takes slots for permits, all or none, or says why not.
     pub(crate) fn reserve(&self, ask: Ask, count: usize) -> Result<(), Refusal> {
         let mut reserved = self.door().reserve(ask, count);
@@ -269,7 +235,7 @@ impl Core {
         Refusal::new(reason, self.backlog())
     }
 
-    fn backlog(&self) -> Backlog {
+    pub(super) fn backlog(&self) -> Backlog {
         Backlog {
             jobs: self.ledger.word().in_flight() as u32,
             workers: self.pressure.active_workers() as u32,
@@ -529,199 +495,10 @@ impl Core {
             Some(handler) => call_contained(|| handler(Panic::new(payload))),
             None => {
                 let panic = Panic::new(payload);
-                self.complain(&panic);
+                self.complaints.complain(&self.settings.name, &panic);
                 drop_contained(panic.into_inner())
             }
         };
         self.counters.contained(counted, u64::from(!quiet));
-    }
-
-    /// One line to stderr, at most one per second: a flood of panics must not become a flood of
-    /// output.
-    #[cold]
-    fn complain(&self, panic: &Panic) {
-        // Real time, since it is a person who reads it.
-        let now = Instant::now();
-        let untold = {
-            let mut complaints = self.complaints.lock();
-            if complaints.last.is_some_and(|last| now - last < COMPLAIN_EVERY) {
-                complaints.untold += 1;
-                return;
-            }
-            complaints.last = Some(now);
-            std::mem::take(&mut complaints.untold)
-        };
-        let name = &self.settings.name;
-        let others = if untold == 0 { String::new() } else { format!(" (and {untold} others)") };
-        // Not `eprintln!`, which panics if stderr is closed.
-        let line = format!("weirpool: a detached job of pool \"{name}\": {panic}{others}\n");
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-    }
-
-    // ── Control ─────────────────────────────────────────────────────────────────────────────
-
-    /// Takes in what a worker has measured; in a hurry only if no other worker is at it.
-    pub(crate) fn hand_over(&self, gathered: &mut Gathered, now_ns: u64, in_a_hurry: bool) {
-        let surroundings = Surroundings {
-            capacity: self.ledger.capacity(),
-            arrivals: || self.arrivals(),
-            refusing: self.pressure.gate_is_up() || self.pressure.delays(Priority::Low),
-            in_a_hurry,
-        };
-        let limit = self.control.hand_over(gathered, now_ns, surroundings);
-        if limit {
-            self.apply_limit();
-        }
-    }
-
-    /// Lets all workers take jobs: what is left is to be worked off as fast as it can.
-    pub(crate) fn activate_all(&self) {
-        self.pressure.set_active_level(self.settings.workers as f64);
-    }
-
-    /// The strictest proposal decides.
-    fn apply_limit(&self) {
-        loop {
-            let limit = self.strictest_limit();
-            self.ledger.set_limit(limit);
-            // Of two threads that set it, the one that looked first must not have the last word.
-            if self.strictest_limit() == limit {
-                return;
-            }
-        }
-    }
-
-    fn strictest_limit(&self) -> Option<usize> {
-        let halved = self.gauge.is_halved().then(|| self.ledger.capacity() / 2);
-        let adaptive = self.control.limit();
-        adaptive.into_iter().chain(halved).min()
-    }
-
-    /// How many jobs are in flight, if an adaptive limit wants to know.
-    pub(crate) fn in_flight_if_limited(&self) -> Option<usize> {
-        self.control.limit().map(|_| self.ledger.word().in_flight())
-    }
-
-    /// Jobs that came to the door and were let in, or would have been by a pool of more capacity.
-    fn arrivals(&self) -> u64 {
-        const FOR_WANT_OF_CAPACITY: [Reason; 5] =
-            [Reason::Full, Reason::Limit, Reason::QueueDelay, Reason::Cpu, Reason::Deadline];
-        let refused = FOR_WANT_OF_CAPACITY.map(|reason| self.counters.refusals(reason));
-        self.accepted() + refused.iter().sum::<u64>()
-    }
-
-    fn accepted(&self) -> u64 {
-        self.lanes.pushed() + self.shelves.iter().map(Shelf::pushed).sum::<u64>()
-    }
-
-    /// All workers have run out of work: what came before says nothing of what comes.
-    pub(crate) fn comes_to_rest(&self) {
-        if self.control.law() != Law::Off {
-            self.lanes.forget_waits();
-            self.control.rest();
-            self.ledger.serve_waiters_if_any();
-        }
-    }
-
-    // ── Resizing ────────────────────────────────────────────────────────────────────────────
-
-    /// Sets the capacity; the lanes grow first, so that they never have to under their lock.
-    pub(crate) fn set_capacity(&self, capacity: usize) {
-        self.lanes.make_room(capacity);
-        self.ledger.set_capacity(capacity);
-        self.control.resize(self.ledger.capacity());
-        self.apply_limit();
-    }
-
-    // ── Looking ─────────────────────────────────────────────────────────────────────────────
-
-    /// Queued and running, from one load of the ledger's word, so that they add up.
-    pub(crate) fn queued_and_running(&self) -> (usize, usize) {
-        let running = self.counters.running();
-        let jobs = self.ledger.word().jobs();
-        let running = running.min(jobs);
-        (jobs - running, running)
-    }
-
-    pub(crate) fn load(&self) -> Load {
-        let share =
-            |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
-        let in_flight = self.ledger.word().in_flight();
-        let shares = [
-            share(in_flight, self.ledger.ordinary_bound()),
-            share(self.pressure.queued(), self.pressure.door_jobs()),
-            self.cpu_refusal(self.time.now_ns()),
-        ];
-        let cpu = self.gauge.readings().cpu;
-        Load::new(in_flight, self.ledger.capacity(), shares, cpu, self.backlog())
-    }
-
-    /// The chance that the CPU gate refuses a job of normal priority. Where nothing is in flight and
-    /// a sample is due, the next to come takes it, and nothing is known before.
-    fn cpu_refusal(&self, now_ns: u64) -> f64 {
-        let unknown = self.ledger.word().in_flight() == 0 && self.gauge.is_due(now_ns)
-            || self.pressure.are_refusals_stale(now_ns);
-        if unknown { 0.0 } else { self.door().gate_chance(Priority::Normal) }
-    }
-
-    fn queue_delay_state(&self) -> QueueDelayState {
-        let law = self.control.law();
-        let standing = self.lanes.standing();
-        let mean_service_ns = self.pressure.mean_service_ns();
-        let door_jobs = self.pressure.door_jobs();
-        let overdue = self.pressure.delays(Priority::Low);
-        let waited_ns = |since_ns| self.time.now_ns().saturating_sub(since_ns);
-        QueueDelayState {
-            target: law.effective_target_ns(mean_service_ns).map(Duration::from_nanos),
-            smallest_wait: standing.smallest_wait_ns.map(Duration::from_nanos),
-            oldest_wait: standing.oldest_ns.map(waited_ns).map(Duration::from_nanos),
-            bound: self.control.bound(),
-            door_jobs: (door_jobs != usize::MAX).then_some(door_jobs),
-            offered_load: self.control.offered_load(self.time.now_ns(), self.arrivals()),
-            predicted_wait: Duration::from_nanos(self.pressure.predicted_wait_ns(Priority::Low)),
-            is_refusing: overdue || standing.is_shedding,
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let totals = self.counters.totals();
-        let word = self.ledger.word();
-        let running = totals.running.min(word.jobs());
-        let mean_ns = self.pressure.mean_service_ns();
-        let readings = self.gauge.readings();
-        let capacity = self.ledger.capacity();
-        Snapshot {
-            accepted: self.accepted(),
-            completed: totals.completed,
-            panicked: totals.panicked,
-            cancelled: totals.cancelled,
-            discarded: totals.discarded,
-            shed: ShedCounts::new(totals.shed),
-            rejected: RejectedCounts::new(totals.refused),
-            contained_panics: totals.contained + self.ledger.waiters().contained(),
-            reserved: word.reserved(),
-            queued: word.jobs() - running,
-            running,
-            in_flight: word.in_flight(),
-            capacity,
-            // Another thread may be changing the capacity.
-            limit: self.ledger.limit().min(capacity),
-            bytes: self.ledger.bytes().used(),
-            workers: self.settings.workers,
-            active_workers: self.pressure.active_workers(),
-            cpu: readings.cpu,
-            cpu_per_worker: readings.per_worker,
-            contention: ContentionState {
-                throttled: readings.contention.throttled,
-                other_threads: readings.contention.other_threads,
-                neighbours: readings.contention.neighbours,
-            },
-            cpu_refusal: self.cpu_refusal(self.time.now_ns()),
-            cpu_readings_ignored: readings.ignored,
-            queue_delay: self.queue_delay_state(),
-            classes: ClassTable(self.control.classes()),
-            mean_service_time: (mean_ns != 0).then(|| Duration::from_nanos(mean_ns)),
-            uptime: Duration::from_nanos(self.time.now_ns()),
-        }
     }
 }

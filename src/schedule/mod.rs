@@ -2,14 +2,18 @@
 //!
 //! See the README of this folder for the sleep protocol and why no wake-up is lost.
 
+mod complaints;
 mod control;
 pub(crate) mod core;
 mod gather;
 pub(crate) mod gauge;
 pub(crate) mod inside;
 pub(crate) mod lanes;
+mod looking;
 pub(crate) mod nested;
+mod regulate;
 pub(crate) mod sleep;
+mod stack;
 mod stop;
 pub(crate) mod worker;
 

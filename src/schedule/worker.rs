@@ -8,6 +8,7 @@ use super::core::{Core, Hook};
 use super::gather::{Cost, Gathered};
 use super::lanes::{Lanes, Taken};
 use super::nested::{self, Nest, Shelf};
+use super::stack::Stack;
 use crate::admission::partition;
 use crate::contain::call_contained;
 use crate::error::{BuildError, ShedReason};
@@ -32,11 +33,6 @@ const STAND_BY_LOOK: Duration = Duration::from_millis(10);
 /// It takes a job all the same when none has ended for this long, or for so many mean service times.
 const STAND_BY: Duration = Duration::from_millis(100);
 const STAND_BY_SERVICES: u32 = 4;
-
-/// What must be left of a stack for one more job in place: a quarter of it, but at least what the
-/// pool's own frames and a modest body take, and no more than any but an odd body could want.
-const MIN_STACK_RESERVE: usize = 32 << 10;
-const MAX_STACK_RESERVE: usize = 256 << 10;
 
 local! {
     static CURRENT: Cell<*const Worker> = Cell::new(null());
@@ -598,32 +594,4 @@ impl Worker {
             self.core.hand_over(&mut gathered, now_ns, in_a_hurry);
         }
     }
-}
-
-/// How much of this thread's stack is left, from its size and where it began. Rough, which is what
-/// the reserve is for: the system's own use of the top and rounding are a few pages.
-struct Stack {
-    top: usize,
-    size: usize,
-}
-
-impl Stack {
-    fn here(size: usize) -> Self {
-        Self { top: address_here(), size }
-    }
-
-    fn remaining(&self) -> usize {
-        self.size.saturating_sub(self.top.abs_diff(address_here()))
-    }
-
-    fn reserve(&self) -> usize {
-        (self.size / 4).clamp(MIN_STACK_RESERVE, MAX_STACK_RESERVE)
-    }
-}
-
-/// Roughly where the stack pointer is.
-#[inline(never)]
-fn address_here() -> usize {
-    let here = 0_u8;
-    std::hint::black_box(&raw const here).addr()
 }
