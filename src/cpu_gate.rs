@@ -28,7 +28,7 @@ use crate::schedule::gauge::{Arm, GateSettings, Gating};
 /// # Stability
 /// What is refused lowers the CPU use by which it is refused. That settles while
 /// `sample_every / time_constant` is below `2 / (1 + k / (hi - lo))` at `k` times the capacity: with
-/// the defaults up to 12 times. Steps never settle between two levels.
+/// the defaults up to nearly 12 times. Steps never settle between two levels.
 ///
 /// ```
 /// use std::time::Duration;

@@ -24,8 +24,8 @@ Options:
                    some 4 GiB of memory: argon2 works in 512 threads at once. --workers, --target and --deadline do
                    nothing then
   --agent-port P   answer HAProxy's agent checks on this port
-  --fixed-workers  all workers take jobs at all times; by default fewer do while other processes take
-                   the CPU
+  --fixed-workers  all workers take jobs at all times; by default fewer do while a quota throttles the
+                   process
   --slow FACTOR    play a slow machine: each job takes so many times as long (default 1). The worker
                    sleeps meanwhile, so that it takes no CPU from others
   -h, --help       print this text

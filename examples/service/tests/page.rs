@@ -86,7 +86,7 @@ fn the_charts_move_and_the_page_survives_a_restart() {
     let port = server.port().to_owned();
     drop((load, server));
     page.until("document.body.dataset.state !== 'live'");
-    let server = Server::start_on(&port, &["--fixed-workers"]);
+    let server = Server::start_on(&port, &[]);
     page.until("document.body.dataset.state === 'live'");
     wait_for_events(&mut page, 3);
     assert_eq!(page.evaluate("samples[0].number < 10 && samples.length >= 3"), true);

@@ -20,7 +20,7 @@ fn ask(server: &Server) -> Connection {
 
 /// How many jobs run, and how many wait.
 fn running_and_queued(server: &Server) -> (f64, f64) {
-    (server.metric("weirpool_running"), server.metric("weirpool_queued"))
+    (server.metric("weirpool_running_jobs"), server.metric("weirpool_queued_jobs"))
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_routes_do_their_work() {
     assert_eq!(post("/thumbnail", b"no picture").status, 422);
     assert_eq!(get(&server.address, "/healthz").status, 200);
     assert_eq!(get(&server.address, "/readyz").status, 200);
-    assert_eq!(server.metric("weirpool_in_flight"), 0.0);
+    assert_eq!(server.metric("weirpool_in_flight_slots"), 0.0);
 }
 
 #[test]
@@ -67,12 +67,12 @@ fn a_client_that_hangs_up_frees_its_queued_job_and_not_a_running_one() {
         until("it is cancelled", || {
             server.metric("weirpool_cancelled_total") == f64::from(hung_up)
         });
-        assert_eq!(server.metric("weirpool_in_flight"), 1.0, "its slot is back");
+        assert_eq!(server.metric("weirpool_in_flight_slots"), 1.0, "its slot is back");
     }
     drop(running);
     let queued = ask(&server);
     until("another waits", || running_and_queued(&server) == (1.0, 1.0));
-    assert_eq!(server.metric("weirpool_in_flight"), 2.0, "what runs keeps its slot");
+    assert_eq!(server.metric("weirpool_in_flight_slots"), 2.0, "what runs keeps its slot");
     drop(queued);
     until("it is cancelled", || server.metric("weirpool_cancelled_total") == 4.0);
     assert_eq!(running_and_queued(&server), (1.0, 0.0));
@@ -88,7 +88,7 @@ fn a_slot_is_taken_before_the_body_and_a_refusal_does_not_read_it() {
             client
         })
         .collect();
-    until("all have a slot", || server.metric("weirpool_reserved") == BIGGEST_AT_ONCE as f64);
+    until("all have a slot", || server.metric("weirpool_reserved_slots") == BIGGEST_AT_ONCE as f64);
 
     let mut refused = server.connect();
     refused.send_head("POST", "/thumbnail", BIGGEST);
@@ -107,7 +107,7 @@ fn a_slot_is_taken_before_the_body_and_a_refusal_does_not_read_it() {
     for client in slow.into_iter().take(BIGGEST_AT_ONCE / 2) {
         assert_eq!(client.answer().status, 408);
     }
-    until("no slot is held", || server.metric("weirpool_in_flight") == 0.0);
+    until("no slot is held", || server.metric("weirpool_in_flight_slots") == 0.0);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_balancer_is_told_how_much_is_free_and_when_the_server_ends() {
 
     let mut accepted = server.connect();
     accepted.send_head("POST", "/thumbnail", 4);
-    until("it has a slot", || server.metric("weirpool_reserved") == 1.0);
+    until("it has a slot", || server.metric("weirpool_reserved_slots") == 1.0);
     server.ask_to_end();
     until("the balancer is told", || check().to_string() == "drain\n");
     accepted.send(b"junk");

@@ -44,7 +44,10 @@ impl Server {
     /// One figure of `/metrics`.
     pub fn metric(&self, name: &str) -> f64 {
         let text = get(&self.address, "/metrics").body;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = text.lines().find_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            rest.strip_prefix("{pool=\"service\"}").unwrap_or(rest).strip_prefix(' ')
+        });
         value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a number")
     }
 
