@@ -194,6 +194,7 @@ mod idle {
 
     use weirpool::{Pool, Shutdown};
 
+    use super::common::process::cpu_used;
     use super::common::{Count, eventually, give_way, hold};
 
     /// How long the process is watched while it should do nothing.
@@ -271,20 +272,6 @@ mod idle {
             Box::new(pool)
         }),
     ];
-
-    /// CPU time of this process so far.
-    fn cpu_used() -> Duration {
-        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: `usage` is a valid place for the answer.
-        let answer = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
-        assert_eq!(answer, 0);
-        // SAFETY: zero bytes are a valid `rusage`, and the call has filled it in.
-        let usage = unsafe { usage.assume_init() };
-        let part = |time: libc::timeval| {
-            Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
-        };
-        part(usage.ru_utime) + part(usage.ru_stime)
-    }
 
     /// Spends some time in doing nothing at all.
     fn watch() {

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use weirpool::breaker::{Builder, CircuitBreaker, State, Transition};
 
+use super::common::clocks::JumpyClock;
 use super::common::{Gate, Log, Peak, block_on, elsewhere, quiet_panic, recv, rounds_in};
-use super::script::{End, Face, JumpyClock, blaming, call};
+use super::script::{End, Face, blaming, call};
 
 const COOL_DOWN: Duration = Duration::from_secs(10);
 

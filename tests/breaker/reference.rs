@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weirpool::breaker::{Builder, CircuitBreaker, State};
 
-use super::script::{Begun, End, FACES, JumpyClock, begin, blaming};
+use super::common::clocks::JumpyClock;
+use super::script::{Begun, End, FACES, begin, blaming};
 
 const MS: u64 = 1_000_000;
 

@@ -5,45 +5,14 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weirpool::Clock;
 use weirpool::breaker::{Builder, CallError, CallPermit, CircuitBreaker, Open, Verdict};
 
+use super::common::clocks::JumpyClock;
 use super::common::{poll, quiet_panic};
-
-/// A clock that can be set back, behind the time at which a breaker was built, too.
-#[derive(Clone)]
-pub(crate) struct JumpyClock {
-    start: Instant,
-    elapsed_ns: Arc<AtomicI64>,
-}
-
-impl JumpyClock {
-    pub(crate) fn new() -> Self {
-        // So far ahead that there is a past to jump to, however young the machine is.
-        let start = Instant::now() + Duration::from_secs(100 * 86_400);
-        Self { start, elapsed_ns: Arc::default() }
-    }
-
-    pub(crate) fn advance(&self, by: Duration) {
-        self.elapsed_ns.fetch_add(i64::try_from(by.as_nanos()).unwrap(), SeqCst);
-    }
-
-    pub(crate) fn jump_back(&self, by: Duration) {
-        self.elapsed_ns.fetch_sub(i64::try_from(by.as_nanos()).unwrap(), SeqCst);
-    }
-}
-
-impl Clock for JumpyClock {
-    fn now(&self) -> Instant {
-        let elapsed_ns = self.elapsed_ns.load(SeqCst);
-        let distance = Duration::from_nanos(elapsed_ns.unsigned_abs());
-        if elapsed_ns < 0 { self.start - distance } else { self.start + distance }
-    }
-}
 
 /// An error, by what it says about the dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

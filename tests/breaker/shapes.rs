@@ -15,8 +15,9 @@ use weirpool::breaker::{
     Transition, Verdict,
 };
 
+use super::common::clocks::JumpyClock;
 use super::common::{Drops, block_on, on_drop, poll, quiet_panic};
-use super::script::{Blaming, End, FACES, Face, Fault, JumpyClock, begin, blaming, call, check};
+use super::script::{Blaming, End, FACES, Face, Fault, begin, blaming, call, check};
 
 const COOL_DOWN: Duration = Duration::from_secs(10);
 

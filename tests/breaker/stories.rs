@@ -8,8 +8,9 @@ use std::time::Duration;
 use weirpool::BuildError;
 use weirpool::breaker::{Builder, CallPermit, CircuitBreaker, State};
 
+use super::common::clocks::JumpyClock;
 use super::common::rounds_in;
-use super::script::{End, Face, JumpyClock, begin, blaming, call, check};
+use super::script::{End, Face, begin, blaming, call, check};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,7 +5,11 @@
 
 #![allow(dead_code)] // each test binary uses its own part of this file
 
+pub(crate) mod clocks;
+pub(crate) mod forking;
 pub(crate) mod lockstep;
+pub(crate) mod process;
+pub(crate) mod settings;
 
 use std::future::Future;
 use std::io::Write as _;
