@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{ClassFigures, Snapshot};
 use crate::error::{Reason, ShedReason};
 use crate::priority::Class;
 
@@ -120,6 +120,14 @@ fn put_time(take: Take<'_>, time: impl Into<Option<Duration>>) {
     }
 }
 
+fn put_times_by_class(take: Take<'_>, now: &Snapshot, time: fn(&ClassFigures) -> Option<Duration>) {
+    for (class, figures) in now.classes() {
+        if let Some(time) = time(&figures) {
+            take(numbered(class), Value::Level(time.as_secs_f64()));
+        }
+    }
+}
+
 fn numbered(Class(class): Class) -> Series {
     Series::Numbered(class.into())
 }
@@ -212,22 +220,10 @@ pub(super) static METRICS: [Metric; 34] = [
         .read(|now, take| put_time(take, now.mean_service_time)),
     level("weirpool_class_service_time_mean_seconds", Unit::Seconds, "The same, by class.")
         .by("class")
-        .read(|now, take| {
-            for (class, figures) in now.classes() {
-                if let Some(mean) = figures.mean_service_time {
-                    take(numbered(class), Value::Level(mean.as_secs_f64()));
-                }
-            }
-        }),
+        .read(|now, take| put_times_by_class(take, now, |class| class.mean_service_time)),
     level("weirpool_class_cpu_time_mean_seconds", Unit::Seconds, "Mean CPU time, by class.")
         .by("class")
-        .read(|now, take| {
-            for (class, figures) in now.classes() {
-                if let Some(mean) = figures.mean_cpu_time {
-                    take(numbered(class), Value::Level(mean.as_secs_f64()));
-                }
-            }
-        }),
+        .read(|now, take| put_times_by_class(take, now, |class| class.mean_cpu_time)),
     level("weirpool_uptime_seconds", Unit::Seconds, "Time since the pool was built.")
         .read(|now, take| put_time(take, now.uptime)),
 ];
