@@ -6,6 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::admission::ledger::MAX_CAPACITY;
+use crate::admission::partition;
 use crate::builder::Builder;
 use crate::error::{BuildError, Refusal, Rejected};
 use crate::handle::JobHandle;
@@ -183,8 +184,7 @@ impl Pool {
     pub fn partition(&self, name: &str) -> Option<PartitionId> {
         let partitions = &self.core.settings.partitions;
         let index = partitions.iter().position(|(known, _)| known == name)?;
-        let index = u16::try_from(index).expect("the builder limits their number");
-        Some(PartitionId::new(index, self.core.id()))
+        Some(PartitionId::new(partition::Index::of(index), self.core.id()))
     }
 
     /// Sets the capacity, at least 1 and at most 1 048 575 (a number outside is taken as the

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll, Waker};
 
 use crate::admission::ledger::{self, Holding};
-use crate::admission::partition::Partition;
+use crate::admission::partition::{self, Partition};
 use crate::admission::pressure::Pressure;
 use crate::admission::waiters::{self, Standing};
 use crate::error::JobError;
@@ -34,6 +34,7 @@ pub struct Claim(ledger::Claim);
 
 impl Claim {
     pub fn new(priority: Priority, partition: Option<u16>, bytes: u64) -> Self {
+        let partition = partition.map(|nth| partition::Index::of(nth.into()));
         let holding = Holding { partition, bytes };
         Self(ledger::Claim { priority, holding, meets_delay: false })
     }

@@ -2,6 +2,8 @@
 //!
 //! Only arithmetic on one word per partition; what it means for the common part is the ledger's.
 
+use std::num::NonZeroUsize;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// A share of the pool's slots for one tenant, for [`Builder::partition`](crate::Builder::partition).
@@ -54,7 +56,32 @@ impl Default for Partition {
 }
 
 /// One partition's place in its pool.
-pub(crate) type Index = u16;
+///
+/// Its `Option` is a whole word, which is copied in one piece: an `Option` of a short number is written
+/// in two and read as one, for which a processor waits, and this is on the way of every job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Index(NonZeroUsize);
+
+impl Index {
+    pub(crate) fn of(place: usize) -> Self {
+        Self(NonZeroUsize::MIN.saturating_add(place))
+    }
+
+    /// A short number for a job's header; zero is no partition.
+    pub(crate) fn code(partition: Option<Self>) -> u16 {
+        partition.map_or(0, |Self(nth)| nth.get() as u16)
+    }
+
+    pub(crate) fn of_code(code: u16) -> Option<Self> {
+        NonZeroUsize::new(usize::from(code)).map(Self)
+    }
+}
+
+impl From<Index> for usize {
+    fn from(Index(nth): Index) -> Self {
+        nth.get() - 1
+    }
+}
 
 /// What a partition's `take` answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

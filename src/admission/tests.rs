@@ -1,13 +1,14 @@
 //! The ledger by itself, on one thread: what is taken, refused and returned.
 
 use super::ledger::{Claim, Holding, Ledger, NoSlot};
-use super::partition::Partition;
+use super::partition::{self, Partition};
 use super::pressure::Pressure;
 use super::waiters::Standing;
 use crate::priority::Priority;
 use crate::sync::stat::Arc;
 
-fn claim(priority: Priority, partition: Option<u16>, bytes: u64) -> Claim {
+fn claim(priority: Priority, partition: Option<usize>, bytes: u64) -> Claim {
+    let partition = partition.map(partition::Index::of);
     Claim { priority, holding: Holding { partition, bytes }, meets_delay: false }
 }
 

@@ -24,8 +24,8 @@ pub(crate) struct Header {
     pub(super) state: State,
     label: Label,
     flags: Flags,
-    /// [`NO_PARTITION`], or the partition it holds its slot in.
-    partition: partition::Index,
+    /// [`partition::Index::code`] of the partition it holds its slot in.
+    partition: u16,
     vtable: &'static VTable,
     owner: NonNull<()>,
     pub(super) waiter: UnsafeCell<Option<Waker>>,
@@ -90,9 +90,6 @@ impl Label {
     }
 }
 
-/// Of a job outside of partitions.
-const NO_PARTITION: partition::Index = partition::Index::MAX;
-
 /// The place of a job that was not pushed yet.
 pub(crate) const UNPLACED: u64 = u64::MAX;
 
@@ -139,11 +136,11 @@ impl Header {
 
     /// Neither urgent nor unimportant, and of no partition.
     pub(crate) fn is_common(&self) -> bool {
-        self.priority() == Priority::Normal && self.partition == NO_PARTITION
+        self.priority() == Priority::Normal && self.partition == 0
     }
 
     pub(crate) fn partition(&self) -> Option<partition::Index> {
-        (self.partition != NO_PARTITION).then_some(self.partition)
+        partition::Index::of_code(self.partition)
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -367,7 +364,7 @@ impl JobRef {
             state: State::new(with_handle),
             label: Label::new(origin.priority, origin.class),
             flags: Flags::of(&origin),
-            partition: partition.unwrap_or(NO_PARTITION),
+            partition: partition::Index::code(partition),
             vtable: const { &Block::<F, T>::VTABLE },
             owner: origin.owner,
             waiter: UnsafeCell::new(None),
