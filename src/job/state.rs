@@ -127,6 +127,18 @@ pub(crate) enum HandleGone {
     AfterEnd(Outcome),
 }
 
+/// Whether the caller, who holds a reference, is the only one who can ever look at the word again:
+/// then it needs no read-modify-write, and nobody is there to publish to. Most detached jobs are so all
+/// their life.
+///
+/// The word was loaded with Acquire, which pairs with the Release of [`State::release`] and
+/// [`State::drop_handle`]: what others did with the block comes before what the caller does. References are only made from
+/// references, so a count of one that is one's own stays so.
+#[inline]
+fn is_sole(word: u32) -> bool {
+    word & HANDLE == 0 && word / REFERENCE == 1
+}
+
 /// The state word.
 pub(crate) struct State(AtomicU32);
 
@@ -153,16 +165,21 @@ impl State {
 
     #[inline]
     fn leave_queue(&self, phase: u32) -> Result<(), NotQueued> {
-        let mut word = self.0.load(Ordering::Relaxed);
+        // Acquire: see `is_sole`.
+        let mut word = self.0.load(Ordering::Acquire);
         loop {
             if word & PHASE != QUEUED {
                 return Err(NotQueued);
+            }
+            if is_sole(word) {
+                self.0.store(word | phase, Ordering::Relaxed);
+                return Ok(());
             }
             match self.0.compare_exchange_weak(
                 word,
                 word | phase,
                 Ordering::AcqRel,
-                Ordering::Relaxed,
+                Ordering::Acquire,
             ) {
                 Ok(_) => return Ok(()),
                 Err(current) => word = current,
@@ -215,13 +232,18 @@ impl State {
     ///
     /// Release makes the result visible to [`State::outcome`]; Acquire pairs with
     /// [`State::set_waiter`], whose waiter the publisher is about to read.
+    #[inline]
     pub(crate) fn publish(&self, outcome: Outcome, has_result: bool) -> Published {
-        let mut word = self.0.load(Ordering::Relaxed);
+        // Acquire: see `is_sole`.
+        let mut word = self.0.load(Ordering::Acquire);
         loop {
             debug_assert!(matches!(word & PHASE, RUNNING | ENDING), "published twice: {word:#x}");
             // Whoever reads that it is done must not meet a result on its way out.
             if word & HANDLE == 0 && has_result {
                 return Published::Unwanted;
+            }
+            if is_sole(word) {
+                return Published::Last;
             }
             let mut next = word | DONE | outcome.to_bits();
             let published = if word & WAITER != 0 {
@@ -230,7 +252,7 @@ impl State {
                 next -= REFERENCE;
                 if next < REFERENCE { Published::Last } else { Published::Released }
             };
-            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return published,
                 Err(current) => word = current,
             }
