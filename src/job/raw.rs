@@ -5,7 +5,7 @@
 //! body or the result; the `unsafe` blocks below rest on nothing else.
 
 use std::alloc::Layout;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, needs_drop};
 use std::ptr::NonNull;
 use std::task::Waker;
 
@@ -166,7 +166,8 @@ struct VTable {
     /// Calls the body and leaves its result, or what its panic carried; true for a result.
     run: unsafe fn(NonNull<Header>) -> bool,
     drop_body: unsafe fn(NonNull<Header>) -> bool,
-    drop_result: unsafe fn(NonNull<Header>) -> bool,
+    /// None if there is nothing to drop in a result.
+    drop_result: Option<unsafe fn(NonNull<Header>) -> bool>,
     /// Moves the result to the address given.
     take_result: unsafe fn(NonNull<Header>, *mut ()),
     take_panic: unsafe fn(NonNull<Header>) -> Payload,
@@ -192,7 +193,7 @@ impl<F: FnOnce() -> T, T> Block<F, T> {
         layout: Self::LAYOUT,
         run: Self::run,
         drop_body: Self::drop_body,
-        drop_result: Self::drop_result,
+        drop_result: if needs_drop::<T>() { Some(Self::drop_result) } else { None },
         take_result: Self::take_result,
         take_panic: Self::take_panic,
         free: Self::free,
@@ -446,7 +447,7 @@ impl JobRef {
     /// As [`Self::take_panic`], for the outcome `Completed`.
     pub(super) unsafe fn drop_result(&self) -> bool {
         // SAFETY: the block is alive; the rest is the caller's promise.
-        unsafe { (self.vtable.drop_result)(self.0) }
+        self.vtable.drop_result.is_none_or(|drop_result| unsafe { drop_result(self.0) })
     }
 
     #[inline]
@@ -533,7 +534,14 @@ impl Ended {
     /// If the handle is gone, drops the result before the slot returns. Returns how many panics
     /// of user code were contained in this job's ending so far.
     pub(crate) fn drop_unwanted(&mut self) -> u64 {
+    /// Whether its body was called.
+    #[inline]
+    pub(crate) fn has_run(&self) -> bool {
+        matches!(self.outcome, Outcome::Completed | Outcome::Panicked)
+    }
+
         if self.outcome == Outcome::Completed && self.job.state.is_detached() {
+    #[inline]
             // SAFETY: the result is there, this thread's until it publishes, and nobody can bring
             // a dropped handle back.
             let quiet = unsafe { self.job.drop_result() };

@@ -11,13 +11,12 @@ use crate::sync::stat::{Acquire, AtomicU64, AtomicUsize, Relaxed, Release};
 /// Stripes for threads that are not workers; more of them share less.
 const OUTSIDE_STRIPES: usize = 8;
 
-/// Who counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Counted {
-    /// A worker, on its own stripe, which nobody else writes.
-    ByWorker(usize),
-    /// Any thread.
-    Outside,
+/// Who counts, and on which stripe.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted<'a> {
+    stripe: &'a Stripe,
+    /// A worker on its own stripe, which nobody else writes: plain stores do.
+    by_worker: bool,
 }
 
 pub(crate) struct Counters {
@@ -61,23 +60,16 @@ impl Counters {
         }
     }
 
-    /// Counts a job's one end. Before its slot returns, so that at rest everything adds up.
+    /// A worker counts, on its own stripe.
     #[inline]
-    pub(crate) fn ended(&self, counted: Counted, outcome: Outcome) {
-        self.add(counted, 1, |stripe| match outcome {
-            Outcome::Completed => &stripe.completed,
-            Outcome::Panicked => &stripe.panicked,
-            Outcome::Cancelled => &stripe.cancelled,
-            Outcome::Discarded => &stripe.discarded,
-            Outcome::Shed(reason) => &stripe.shed[reason.index()],
-        });
+    pub(crate) fn by_worker(&self, worker: usize) -> Counted<'_> {
+        Counted { stripe: &self.workers[worker], by_worker: true }
     }
 
-    /// Counts panics of user code outside of bodies.
-    pub(crate) fn contained(&self, counted: Counted, panics: u64) {
-        if panics > 0 {
-            self.add(counted, panics, |stripe| &stripe.contained);
-        }
+    /// Any thread counts.
+    #[inline]
+    pub(crate) fn by_outsider(&self) -> Counted<'_> {
+        Counted { stripe: &self.outside[my_stripe()], by_worker: false }
     }
 
     #[inline]
@@ -88,28 +80,6 @@ impl Counters {
     /// How many were refused for this reason.
     pub(crate) fn refusals(&self, reason: Reason) -> u64 {
         self.outside.iter().map(|stripe| stripe.refused[reason.index()].load(Relaxed)).sum()
-    }
-
-    pub(crate) fn started(&self, worker: usize) {
-        let running = &self.workers[worker].running;
-        running.store(running.load(Relaxed) + 1, Relaxed);
-    }
-
-    pub(crate) fn stopped(&self, worker: usize) {
-        let running = &self.workers[worker].running;
-        running.store(running.load(Relaxed) - 1, Relaxed);
-    }
-
-    /// The end of a job begins; it is through when the mark goes.
-    #[inline]
-    pub(crate) fn ending_begins(&self, counted: Counted) -> EndingMark<'_> {
-        let stripe = match counted {
-            Counted::ByWorker(worker) => &self.workers[worker],
-            Counted::Outside => &self.outside[my_stripe()],
-        };
-        let mark = EndingMark { ending: &stripe.ending, counted };
-        mark.change(|ending| ending.wrapping_add(1));
-        mark
     }
 
     /// How many jobs have not ended altogether although their slots may be back.
@@ -136,20 +106,6 @@ impl Counters {
         self.all().map(|stripe| stripe.discarded.load(Relaxed) as usize).sum()
     }
 
-    #[inline]
-    fn add(&self, counted: Counted, amount: u64, which: impl Fn(&Stripe) -> &AtomicU64) {
-        match counted {
-            // The stripe has one writer, so that a plain store does.
-            Counted::ByWorker(worker) => {
-                let counter = which(&self.workers[worker]);
-                counter.store(counter.load(Relaxed) + amount, Relaxed);
-            }
-            Counted::Outside => {
-                which(&self.outside[my_stripe()]).fetch_add(amount, Relaxed);
-            }
-        }
-    }
-
     fn all(&self) -> impl Iterator<Item = &Stripe> {
         self.workers.iter().chain(&self.outside).map(|stripe| &**stripe)
     }
@@ -170,22 +126,78 @@ impl Counters {
     }
 }
 
-/// While it lives, a job is being ended.
-pub(crate) struct EndingMark<'a> {
-    ending: &'a AtomicUsize,
-    counted: Counted,
+impl<'a> Counted<'a> {
+    /// One more job of this worker runs.
+    #[inline]
+    pub(crate) fn started(self) {
+        self.change_running(|running| running + 1);
+    }
+
+    /// The body that ran on this worker has ended. Nothing for others: they run none.
+    #[inline]
+    pub(crate) fn stopped(self) {
+        if self.by_worker {
+            self.change_running(|running| running - 1);
+        }
+    }
+
+    #[inline]
+    fn change_running(self, step: impl Fn(usize) -> usize) {
+        let running = &self.stripe.running;
+        running.store(step(running.load(Relaxed)), Relaxed);
+    }
+
+    /// Counts a job's one end. Before its slot returns, so that at rest everything adds up.
+    #[inline]
+    pub(crate) fn ended(self, outcome: Outcome) {
+        let counter = match outcome {
+            Outcome::Completed => &self.stripe.completed,
+            Outcome::Panicked => &self.stripe.panicked,
+            Outcome::Cancelled => &self.stripe.cancelled,
+            Outcome::Discarded => &self.stripe.discarded,
+            Outcome::Shed(reason) => &self.stripe.shed[reason.index()],
+        };
+        self.add(counter, 1);
+    }
+
+    /// Counts panics of user code outside of bodies.
+    #[inline]
+    pub(crate) fn contained(self, panics: u64) {
+        if panics > 0 {
+            self.add(&self.stripe.contained, panics);
+        }
+    }
+
+    /// The end of a job begins; it is through when the mark goes.
+    #[inline]
+    pub(crate) fn ending_begins(self) -> EndingMark<'a> {
+        let mark = EndingMark(self);
+        mark.change(|ending| ending.wrapping_add(1));
+        mark
+    }
+
+    #[inline]
+    fn add(self, counter: &AtomicU64, amount: u64) {
+        if self.by_worker {
+            counter.store(counter.load(Relaxed) + amount, Relaxed);
+        } else {
+            counter.fetch_add(amount, Relaxed);
+        }
+    }
 }
+
+/// While it lives, a job is being ended.
+pub(crate) struct EndingMark<'a>(Counted<'a>);
 
 impl EndingMark<'_> {
     /// Release pairs with [`Counters::ending`]: who sees it fall also sees the outcome.
     #[inline]
     fn change(&self, step: impl Fn(usize) -> usize) {
-        match self.counted {
-            // The stripe has one writer, so that a plain store does.
-            Counted::ByWorker(_) => self.ending.store(step(self.ending.load(Relaxed)), Release),
-            Counted::Outside => {
-                let _ = self.ending.fetch_update(Release, Relaxed, |ending| Some(step(ending)));
-            }
+        let Counted { stripe: Stripe { ending, .. }, by_worker } = self.0;
+        if by_worker {
+            ending.store(step(ending.load(Relaxed)), Release);
+        } else {
+            let _ = ending.fetch_update(Release, Relaxed, |ending| Some(step(ending)));
         }
     }
 }

@@ -305,15 +305,13 @@ impl Core {
     /// The one way in which a job ends: its body is gone; now its slot returns, and then its
     /// handle resolves. Nothing of the job is touched afterwards.
     #[inline]
-    pub(crate) fn end(&self, mut ended: Ended, counted: Counted) {
-        let ending = self.counters.ending_begins(counted);
+    pub(crate) fn end(&self, mut ended: Ended, counted: Counted<'_>) {
+        let ending = counted.ending_begins();
         let contained = ended.drop_unwanted();
-        self.counters.ended(counted, ended.outcome());
-        self.counters.contained(counted, contained);
-        if let (Counted::ByWorker(worker), Outcome::Completed | Outcome::Panicked) =
-            (counted, ended.outcome())
-        {
-            self.counters.stopped(worker);
+        counted.ended(ended.outcome());
+        counted.contained(contained);
+        if ended.has_run() {
+            counted.stopped();
         }
         let settled = Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
         self.publish(ended, counted);
@@ -325,7 +323,7 @@ impl Core {
 
     /// Ends a job taken out of a queue without running it, or buries what is left of it; true if
     /// this call ended it.
-    pub(crate) fn end_unrun(&self, job: JobRef, outcome: Outcome, counted: Counted) -> bool {
+    pub(crate) fn end_unrun(&self, job: JobRef, outcome: Outcome, counted: Counted<'_>) -> bool {
         match job.seize() {
             Ok(seized) => {
                 self.end_seized(seized, outcome, counted);
@@ -339,7 +337,7 @@ impl Core {
     }
 
     /// Ends a job that this thread has won and will not run.
-    pub(crate) fn end_seized(&self, seized: Seized, outcome: Outcome, counted: Counted) {
+    pub(crate) fn end_seized(&self, seized: Seized, outcome: Outcome, counted: Counted<'_>) {
         let ended = self.drop_body(seized, outcome);
         self.end(ended, counted);
     }
@@ -351,13 +349,13 @@ impl Core {
 
     /// The last step of an ending.
     #[inline]
-    fn publish(&self, ended: Ended, counted: Counted) {
+    fn publish(&self, ended: Ended, counted: Counted<'_>) {
         let scoped = ended.is_scoped();
         let aftermath = ended.publish();
         if scoped {
             self.scoped_ended.ring();
         }
-        self.counters.contained(counted, aftermath.contained);
+        counted.contained(aftermath.contained);
         match aftermath.unclaimed {
             // Its scope has the real payload.
             Some(payload) if scoped => drop_payload(payload),
@@ -388,14 +386,15 @@ impl Core {
             self.ledger.give_back_bytes(wanted.bytes);
             return None;
         };
-        let _ending = self.counters.ending_begins(Counted::Outside);
+        let counted = self.counters.by_outsider();
+        let _ending = counted.ending_begins();
         let mut ended = self.drop_body(victim, Outcome::Shed(ShedReason::Displaced));
         let contained = ended.drop_unwanted();
-        self.counters.ended(Counted::Outside, ended.outcome());
-        self.counters.contained(Counted::Outside, contained);
+        counted.ended(ended.outcome());
+        counted.contained(contained);
         let slot = Slot::of_ended_job(&self.ledger, ended.holding());
         let inherited = slot.pass_on(wanted);
-        self.publish(ended, Counted::Outside);
+        self.publish(ended, counted);
         inherited
     }
 
@@ -437,7 +436,7 @@ impl Core {
         // to return, and the workers keep the shared state until all are back.
         let core = unsafe { Self::of_unended(job) };
         core.retract(job);
-        core.end_seized(seized, Outcome::Cancelled, Counted::Outside);
+        core.end_seized(seized, Outcome::Cancelled, core.counters.by_outsider());
         true
     }
 
@@ -490,7 +489,7 @@ impl Core {
     }
 
     /// A detached job panicked: tells the handler, or complains and drops what it carried.
-    fn report_panic(&self, payload: Payload, counted: Counted) {
+    fn report_panic(&self, payload: Payload, counted: Counted<'_>) {
         let quiet = match &self.hooks.panic_handler {
             Some(handler) => call_contained(|| handler(Panic::new(payload))),
             None => {
@@ -499,6 +498,6 @@ impl Core {
                 drop_contained(panic.into_inner())
             }
         };
-        self.counters.contained(counted, u64::from(!quiet));
+        counted.contained(u64::from(!quiet));
     }
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use super::core::Core;
 use super::inside::{self, Doing, step_inside};
 use crate::job::Outcome;
-use crate::observe::counters::Counted;
 use crate::priority::Priority;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{AtomicBool, AtomicUsize, Bell, Mutex, Ordering, Place, fence, yield_until};
@@ -142,7 +141,7 @@ impl Core {
             };
             let until = until.map(|until| until.max(Instant::now() + DISCARD_AT_LEAST));
             while let Some(job) = next() {
-                self.end_unrun(job, Outcome::Discarded, Counted::Outside);
+                self.end_unrun(job, Outcome::Discarded, self.counters.by_outsider());
                 if until.is_some_and(|until| Instant::now() >= until) {
                     return;
                 }

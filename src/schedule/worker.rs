@@ -202,14 +202,15 @@ impl Worker {
         &self.core.lanes
     }
 
-    fn counted(&self) -> Counted {
-        Counted::ByWorker(self.index)
+    #[inline]
+    fn counted(&self) -> Counted<'_> {
+        self.core.counters.by_worker(self.index)
     }
 
     fn call_hook(&self, hook: Option<&Hook>) {
         let Some(hook) = hook.filter(|_| !self.core.is_forked()) else { return };
         if !call_contained(&***hook) {
-            self.core.counters.contained(self.counted(), 1);
+            self.counted().contained(1);
         }
     }
 
@@ -448,7 +449,7 @@ impl Worker {
         };
         self.body.set(Some(body));
         let parents_in_place_ns = self.in_place_ns.replace(0);
-        self.core.counters.started(self.index);
+        self.counted().started();
 
         let cpu_before = self.should_measure_cpu(body.class).then(thread_cpu_ns).flatten();
 
