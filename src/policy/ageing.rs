@@ -5,6 +5,8 @@
 //! *due*. A worker serves a due lane first, but not with more than one pick in [`PICKS_PER_TURN`],
 //! so that ageing can't turn the priorities upside down.
 
+use std::cell::Cell;
+
 /// Of this many picks of one worker at most one goes to a lane because it is due.
 pub(crate) const PICKS_PER_TURN: u32 = 8;
 
@@ -19,19 +21,21 @@ pub(crate) fn due_at(since_ns: u64, bound_ns: u64) -> u64 {
 /// One worker's right to serve a due lane.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    picks_until_next: u32,
+    picks_until_next: Cell<u32>,
 }
 
 impl Turns {
     /// Whether this pick may go to a due lane.
+    #[inline]
     pub(crate) fn may_serve_due(&self) -> bool {
-        self.picks_until_next == 0
+        self.picks_until_next.get() == 0
     }
 
     /// Notes one pick and whether it went to a lane because that was due.
-    pub(crate) fn picked(&mut self, due: bool) {
-        self.picks_until_next =
-            if due { PICKS_PER_TURN - 1 } else { self.picks_until_next.saturating_sub(1) };
+    #[inline]
+    pub(crate) fn picked(&self, due: bool) {
+        let before = self.picks_until_next.get();
+        self.picks_until_next.set(if due { PICKS_PER_TURN - 1 } else { before.saturating_sub(1) });
     }
 }
 
@@ -41,7 +45,7 @@ mod tests {
 
     #[test]
     fn at_most_one_pick_in_eight_is_due() {
-        let mut turns = Turns::default();
+        let turns = Turns::default();
         let mut due_picks = 0;
         for _ in 0..80 {
             let due = turns.may_serve_due();

@@ -45,10 +45,10 @@ pub(crate) struct Worker {
     nest: Nest,
     stack: Stack,
     random: RefCell<fastrand::Rng>,
-    /// The body on top of this thread's stack.
-    body: Cell<Option<Body>>,
+    /// The body on top of this thread's stack, null if there is none.
+    body: Cell<*const Body>,
     searching: Cell<bool>,
-    turns: RefCell<Turns>,
+    turns: Turns,
     picks: Cell<u32>,
     /// Time spent in jobs run in place under the present body, which isn't its own.
     in_place_ns: Cell<u64>,
@@ -148,9 +148,9 @@ impl Worker {
             core,
             index,
             nest,
-            body: Cell::new(None),
+            body: Cell::new(null()),
             searching: Cell::new(false),
-            turns: RefCell::default(),
+            turns: Turns::default(),
             picks: Cell::new(0),
             in_place_ns: Cell::new(0),
             gathered: RefCell::new(Gathered::new()),
@@ -191,7 +191,9 @@ impl Worker {
 
     /// The body on top of this thread's stack, if there is one.
     pub(crate) fn body(&self) -> Option<Body> {
-        self.body.get()
+        // SAFETY: it is null, or points to a local of the innermost call of `run`, which sets it back
+        // before it returns.
+        unsafe { self.body.get().as_ref() }.copied()
     }
 
     fn shelf(&self) -> &Shelf {
@@ -285,13 +287,13 @@ impl Worker {
         // One that is shed has not been served; the next may be.
         let is_run = |taken: &Taken| !taken.overdue && taken.job.deadline_ns() > now_ns;
         let served = due.as_ref().is_some_and(is_run);
-        self.turns.borrow_mut().picked(served);
+        self.turns.picked(served);
         due.or_else(|| self.pick_in_order(now_ns))
     }
 
     /// What has waited for an ageing bound, if it is this worker's turn to serve such.
     fn pick_due(&self, now_ns: u64) -> Option<Taken> {
-        if !self.turns.borrow().may_serve_due() {
+        if !self.turns.may_serve_due() {
             return None;
         }
         if self.lanes().has_due(now_ns) {
@@ -437,17 +439,16 @@ impl Worker {
 
     fn run(&self, running: Running, started_ns: u64) -> u64 {
         let job = running.job();
-        let parent = self.body.get();
         let body = Body {
             job: job.view(),
-            parent: parent.as_ref().map_or(null(), std::ptr::from_ref),
+            parent: self.body.get(),
             priority: job.priority(),
             class: job.class(),
             deadline_ns: job.deadline_ns(),
             partition: job.partition(),
             queued_for_ns: started_ns.saturating_sub(job.enqueued_ns()),
         };
-        self.body.set(Some(body));
+        self.body.set(&raw const body);
         let parents_in_place_ns = self.in_place_ns.replace(0);
         self.counted().started();
 
@@ -456,7 +457,7 @@ impl Worker {
         let ended = running.run();
 
         let cpu_after = cpu_before.and_then(|_| thread_cpu_ns());
-        self.body.set(parent);
+        self.body.set(body.parent);
         let returned = ended.outcome() == Outcome::Completed;
         self.core.end(ended, self.counted());
 
@@ -490,10 +491,9 @@ impl Worker {
 
     /// Whether the job's body is on this thread's stack.
     fn is_running(&self, job: &JobRef) -> bool {
-        let top = self.body.get();
-        let mut next = top.as_ref().map_or(null(), std::ptr::from_ref);
-        // SAFETY: `top` lives in this call. The parent of each body is a local of the call of `run`
-        // that put the body above it on this thread's stack, and that call has not returned.
+        let mut next = self.body.get();
+        // SAFETY: each body is a local of the call of `run` that put it on this thread's stack, and that
+        // call has not returned: before it does, it sets the top back to the body below.
         while let Some(body) = unsafe { next.as_ref() } {
             if body.job == job.view() {
                 return true;
