@@ -80,11 +80,11 @@ impl Pressure {
         }
     }
 
-    /// One job less waits in this lane. Plain stores: the caller holds the lanes' lock.
+    /// So many jobs less wait in this lane. Plain stores: the caller holds the lanes' lock.
     #[inline]
-    pub(crate) fn lane_shrank(&self, lane: usize) {
+    pub(crate) fn lane_shrank(&self, lane: usize, jobs: usize) {
         for at_least in &self.queued[..=lane] {
-            at_least.store(at_least.load(Relaxed) - 1, Relaxed);
+            at_least.store(at_least.load(Relaxed) - jobs, Relaxed);
         }
     }
 
@@ -214,7 +214,7 @@ mod tests {
         for (lane, jobs) in [1, 20, 300, 4_001].into_iter().enumerate() {
             (0..jobs).for_each(|_| pressure.lane_grew(lane));
         }
-        pressure.lane_shrank(3);
+        pressure.lane_shrank(3, 1);
         let ahead = |priority| pressure.queued_ahead_of(priority);
         assert_eq!(ahead(Priority::Low), 4_321);
         assert_eq!(ahead(Priority::Normal), 4_320);

@@ -32,7 +32,7 @@ impl Drop for Reservation {
 }
 
 /// Allocates a block for `layout`; never fails (aborts when memory is out, as `Box` does).
-#[inline]
+#[inline(always)]
 pub(super) fn allocate(layout: Layout) -> NonNull<u8> {
     recycled::allocate(layout)
 }
@@ -41,7 +41,7 @@ pub(super) fn allocate(layout: Layout) -> NonNull<u8> {
 ///
 /// # Safety
 /// `block` came from [`allocate`] with the same layout and is not used any more.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn free(block: NonNull<u8>, layout: Layout) {
     // SAFETY: the caller's promise.
     unsafe { recycled::free(block, layout) }
@@ -87,6 +87,7 @@ mod recycled {
     /// Two jobs never share a cache line.
     const ALIGN: usize = 64;
 
+    #[inline(always)]
     fn size_class(layout: Layout) -> Option<usize> {
         if layout.align() > ALIGN {
             return None;
@@ -101,7 +102,8 @@ mod recycled {
         }
     }
 
-    #[inline]
+    // Always: the layout is known at compile time, and most of this goes away with it.
+    #[inline(always)]
     pub(super) fn allocate(layout: Layout) -> NonNull<u8> {
         let Some(class) = size_class(layout) else {
             return allocate_exactly(layout);
@@ -113,7 +115,7 @@ mod recycled {
 
     /// # Safety
     /// See [`super::free`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn free(block: NonNull<u8>, layout: Layout) {
         let Some(class) = size_class(layout) else {
             // SAFETY: a layout without class was allocated exactly.

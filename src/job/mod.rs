@@ -4,11 +4,13 @@
 //! result or block is ever touched by two.
 
 mod block;
+mod cell;
 mod raw;
 mod receiver;
 mod state;
 
 pub(crate) use block::Reservation;
+pub(crate) use cell::JobCell;
 pub(crate) use raw::{Ended, JobRef, JobView, Origin, Running, Seized};
 pub(crate) use receiver::Receiver;
 pub(crate) use state::Outcome;

@@ -379,6 +379,19 @@ impl JobRef {
         block.cast()
     }
 
+    /// Leaves the reference with an address, which is owed to [`from_raw`](Self::from_raw).
+    pub(super) fn into_raw(self) -> NonNull<Header> {
+        let block = self.0;
+        self.forget();
+        block
+    }
+
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw), and is not used so again.
+    pub(super) unsafe fn from_raw(block: NonNull<Header>) -> Self {
+        Self(block)
+    }
+
     /// One more reference to the same job.
     pub(crate) fn another(&self) -> Self {
         self.state.add_reference();
@@ -521,7 +534,14 @@ impl Ended {
         self.outcome
     }
 
+    /// Whether its body was called.
+    #[inline]
+    pub(crate) fn has_run(&self) -> bool {
+        matches!(self.outcome, Outcome::Completed | Outcome::Panicked)
+    }
+
     /// What the job holds beyond its slot.
+    #[inline]
     pub(crate) fn holding(&self) -> Holding {
         self.job.holding()
     }
@@ -534,14 +554,7 @@ impl Ended {
     /// If the handle is gone, drops the result before the slot returns. Returns how many panics
     /// of user code were contained in this job's ending so far.
     pub(crate) fn drop_unwanted(&mut self) -> u64 {
-    /// Whether its body was called.
-    #[inline]
-    pub(crate) fn has_run(&self) -> bool {
-        matches!(self.outcome, Outcome::Completed | Outcome::Panicked)
-    }
-
         if self.outcome == Outcome::Completed && self.job.state.is_detached() {
-    #[inline]
             // SAFETY: the result is there, this thread's until it publishes, and nobody can bring
             // a dropped handle back.
             let quiet = unsafe { self.job.drop_result() };

@@ -54,14 +54,15 @@ pub(crate) struct Measured {
     pub(crate) cut_ns: u64,
 }
 
-/// The law at work.
+/// The law at work. First what each job touches.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Judge {
-    law: Law,
-    lanes: [Lane; JUDGED_LANES],
+    clock: Watch,
     /// The smallest wait of all lanes in the last interval, for the eye.
     seen: Interval,
-    clock: Watch,
+    law: Law,
+    lanes: [Lane; JUDGED_LANES],
 }
 
 #[derive(Clone, Debug)]
@@ -101,13 +102,22 @@ impl Judge {
     /// A worker takes a job: whether it is shed.
     #[must_use]
     pub(crate) fn takes(&mut self, wait: Wait, now_ns: u64, measured: Measured) -> bool {
+        // A hard limit is one whatever made the time pass.
+        if !self.law.is_hard() {
+            self.pushed(now_ns, measured);
+        }
+        self.takes_another(wait, now_ns, measured)
+    }
+
+    /// A worker takes one more at the same moment: whether it is shed.
+    #[must_use]
+    #[inline]
+    pub(crate) fn takes_another(&mut self, wait: Wait, now_ns: u64, measured: Measured) -> bool {
         let waited_ns = now_ns.saturating_sub(wait.enqueued_ns);
         if let Law::Cutoff { max_ns } = self.law {
-            // A hard limit is one whatever made the time pass.
             self.seen.note(waited_ns, now_ns);
             return wait.may_be_shed && wait.lane < JUDGED_LANES && waited_ns > max_ns;
         }
-        self.pushed(now_ns, measured);
         if wait.enqueued_ns < self.clock.resumed_ns {
             return false;
         }
@@ -166,6 +176,11 @@ impl Law {
             Self::Interval { interval_ns, .. } | Self::Rfc8289 { interval_ns, .. } => interval_ns,
             Self::Off | Self::Graded { .. } | Self::Cutoff { .. } => DEFAULT_INTERVAL_NS,
         }
+    }
+
+    /// Whether judging a job twice changes nothing.
+    pub(crate) fn is_stateless(self) -> bool {
+        !matches!(self, Self::Interval { .. } | Self::Rfc8289 { .. })
     }
 
     /// Whether nobody may wait longer, whatever the reason.

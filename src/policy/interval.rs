@@ -23,7 +23,18 @@ impl Interval {
     }
 
     /// A job was taken that has waited so long.
+    #[inline]
     pub(crate) fn note(&mut self, waited_ns: u64, now_ns: u64) {
+        // Nearly always: within the interval, and not the smallest wait.
+        let left_ns = self.ends_ns.wrapping_sub(now_ns);
+        let is_within = left_ns > 0 && left_ns <= self.length_ns;
+        if is_within && self.present_ns.is_some_and(|present_ns| present_ns <= waited_ns) {
+            return;
+        }
+        self.take_in(waited_ns, now_ns);
+    }
+
+    fn take_in(&mut self, waited_ns: u64, now_ns: u64) {
         let stale_ns = self.length_ns.saturating_mul(STALE_INTERVALS);
         let overdue_ns = now_ns.saturating_sub(self.ends_ns);
         // So far before the end of an interval of this length: the clock was set back.

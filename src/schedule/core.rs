@@ -108,6 +108,7 @@ impl Core {
             ),
             gauge: Gauge::new(cpu, settings.workers, StatArc::clone(&pressure)),
             lanes: Lanes::new(
+                settings.workers,
                 settings.capacity,
                 settings.ageing_bound_ns,
                 settings.law,
@@ -161,6 +162,7 @@ impl Core {
 
     // ── The door ────────────────────────────────────────────────────────────────────────────
 
+    #[inline]
     pub(super) fn door(&self) -> Door<'_> {
         Door {
             ledger: &self.ledger,

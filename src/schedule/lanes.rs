@@ -21,7 +21,7 @@ use crate::policy::ageing::{NEVER, due_at};
 use crate::policy::delay::{Judge, Law, Measured, Wait};
 use crate::priority::Priority;
 use crate::sync::stat::{Arc, AtomicU64, Relaxed};
-use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// Holes a ring may have beyond its live entries before it is squeezed.
 const SPARE_HOLES: usize = 64;
@@ -42,10 +42,12 @@ impl Occupied {
 }
 
 pub(crate) struct Lanes {
-    rings: CachePadded<Mutex<Rings>>,
+    /// What each push writes is together.
+    rings: CachePadded<Guarded>,
     published: CachePadded<Published>,
     pressure: Arc<Pressure>,
     law: Law,
+    workers: usize,
     ageing_bound_ns: u64,
 }
 
@@ -72,18 +74,27 @@ pub(crate) struct Standing {
     pub(crate) is_shedding: bool,
 }
 
-/// What can be known without the lock. Written under it, by plain stores.
+/// What can be known without the lock, and is looked at again and again by workers without work:
+/// so nothing stands beside it that changes with each job. Written under the lock, by plain stores.
 struct Published {
     /// Bits of [`Occupied`]; part of the sleep protocol, see [`super::sleep`].
     occupied: AtomicUsize,
-    pushed: AtomicU64,
     /// When the first waiting lane becomes due.
     due_ns: AtomicU64,
 }
 
+#[repr(C)]
+struct Guarded {
+    /// How many jobs were ever pushed. Written under the lock, by plain stores.
+    pushed: AtomicU64,
+    rings: Mutex<Rings>,
+}
+
+/// In the order in which a push of a normal job touches it: few cache lines, of which one goes with
+/// the lock.
+#[repr(C)]
 struct Rings {
     lanes: [Ring; Priority::COUNT],
-    pushed: u64,
     judge: Judge,
 }
 
@@ -94,9 +105,23 @@ struct Ring {
     waiting_since_ns: u64,
 }
 
+/// What is asked of a job under the lock stands here: its header lies in a cache line that another core
+/// wrote last.
 struct Entry {
     seq: u64,
     job: Option<JobRef>,
+    enqueued_ns: u64,
+    deadline_ns: u64,
+    is_exempt: bool,
+    is_common: bool,
+}
+
+/// What a ring knows of a job that leaves it.
+struct Popped {
+    job: JobRef,
+    enqueued_ns: u64,
+    deadline_ns: u64,
+    is_exempt: bool,
 }
 
 impl Lanes {
@@ -104,6 +129,7 @@ impl Lanes {
     ///
     /// The pressure tells the judge what was measured, and is told how many wait.
     pub(crate) fn new(
+        workers: usize,
         capacity: usize,
         ageing_bound_ns: u64,
         law: Law,
@@ -115,27 +141,38 @@ impl Lanes {
             waiting_since_ns: NEVER,
         };
         Self {
-            rings: CachePadded::new(Mutex::new(Rings {
-                lanes: [ring(), ring(), ring(), ring()],
-                pushed: 0,
-                judge: Judge::new(law),
-            })),
+            rings: CachePadded::new(Guarded {
+                pushed: AtomicU64::new(0),
+                rings: Mutex::new(Rings {
+                    lanes: [ring(), ring(), ring(), ring()],
+                    judge: Judge::new(law),
+                }),
+            }),
             published: CachePadded::new(Published {
                 occupied: AtomicUsize::new(0),
-                pushed: AtomicU64::new(0),
                 due_ns: AtomicU64::new(NEVER),
             }),
             pressure,
             law,
+            workers,
             ageing_bound_ns,
         }
     }
 
-    /// Which lanes have something. Relaxed: as a hint it needs no order, and in the sleep protocol
-    /// the fences around it give the order.
+    /// Which lanes have something. As a hint it needs no order, and in the sleep protocol the fences
+    /// around it give the order.
+    ///
+    /// Acquire pairs with the Release of [`publish_occupied`](Self::publish_occupied): who sees a lane
+    /// empty because a worker has taken a handful sees the handful. Without it that worker's jobs would
+    /// be nowhere for an instant, and another could go to sleep beside them.
     #[inline]
     pub(crate) fn occupied(&self) -> Occupied {
-        Occupied(self.published.occupied.load(Ordering::Relaxed))
+        Occupied(self.published.occupied.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Rings> {
+        self.rings.rings.lock()
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -144,7 +181,7 @@ impl Lanes {
 
     /// How many jobs were ever pushed.
     pub(crate) fn pushed(&self) -> u64 {
-        self.published.pushed.load(Relaxed)
+        self.rings.pushed.load(Relaxed)
     }
 
     /// Whether some lane has waited for an ageing bound.
@@ -153,12 +190,12 @@ impl Lanes {
         self.published.due_ns.load(Relaxed) <= now_ns
     }
 
-    /// Queues a job in the lane of its priority.
+    /// Queues a job, submitted now, in the lane of its priority.
     pub(crate) fn push(&self, job: JobRef, now_ns: u64) {
         let lane = job.priority().lane();
-        let mut rings = self.rings.lock();
-        let seq = rings.pushed;
-        rings.pushed += 1;
+        let mut rings = self.lock();
+        let seq = self.rings.pushed.load(Relaxed);
+        self.rings.pushed.store(seq + 1, Relaxed);
         job.set_place(seq);
         rings.lanes[lane].push(seq, job, now_ns);
         if self.law != Law::Off {
@@ -169,14 +206,38 @@ impl Lanes {
 
     /// The oldest job of the highest lane that has one, down to `floor`.
     pub(crate) fn take(&self, floor: Priority, now_ns: u64) -> Option<Taken> {
+        self.take_several(floor, now_ns, 1, |_| ())
+    }
+
+    /// As [`take`](Self::take), with up to `most - 1` common jobs that come next in the normal lane, if the
+    /// first came from there: fewer, if others should have some, too. They are handed to `stow` under
+    /// the lock, before anybody can see that the lane has lost them.
+    pub(crate) fn take_several(
+        &self,
+        floor: Priority,
+        now_ns: u64,
+        most: usize,
+        mut stow: impl FnMut(JobRef),
+    ) -> Option<Taken> {
         if !self.occupied().at_least(floor) {
             return None;
         }
-        let mut rings = self.rings.lock();
+        let mut rings = self.lock();
         let mut lanes = (floor.lane()..Priority::COUNT).rev();
         let lane = lanes.find(|&lane| rings.lanes[lane].live > 0)?;
         let taken = self.pop(&mut rings, lane, now_ns, false)?;
-        self.publish_removal(&rings, lane);
+        let mut stowed = 0;
+        if lane == Priority::Normal.lane() && self.law.is_stateless() {
+            let most = most.min(rings.lanes[lane].live.div_ceil(self.workers));
+            let measured = self.measured();
+            while stowed + 1 < most {
+                let next = self.pop_common(&mut rings, lane, now_ns, measured);
+                let Some(job) = next else { break };
+                stow(job);
+                stowed += 1;
+            }
+        }
+        self.publish_removal(&rings, lane, 1 + stowed);
         Some(taken)
     }
 
@@ -187,17 +248,34 @@ impl Lanes {
     /// shed, and so would whatever comes to its lane for as long as that is not served.
     #[inline]
     fn pop(&self, rings: &mut Rings, lane: usize, now_ns: u64, due: bool) -> Option<Taken> {
-        let job = rings.lanes[lane].pop()?;
+        let Popped { job, enqueued_ns, deadline_ns, is_exempt } = rings.lanes[lane].pop()?;
         let overdue = self.law != Law::Off && {
             let spared = due && rings.lanes[lane].live == 0 && !self.law.is_hard();
-            let may_be_shed = !spared && !job.is_exempt();
-            let wait = Wait { lane, enqueued_ns: job.enqueued_ns(), may_be_shed };
+            let may_be_shed = !spared && !is_exempt;
+            let wait = Wait { lane, enqueued_ns, may_be_shed };
             rings.judge.takes(wait, now_ns, self.measured())
         };
-        if !overdue && job.deadline_ns() > now_ns {
+        if !overdue && deadline_ns > now_ns {
             rings.lanes[lane].note_served(now_ns);
         }
         Some(Taken { job, overdue })
+    }
+
+    /// Takes the oldest entry of a lane if it is a common job and is not to be shed.
+    #[inline]
+    fn pop_common(
+        &self,
+        rings: &mut Rings,
+        lane: usize,
+        now_ns: u64,
+        measured: Measured,
+    ) -> Option<JobRef> {
+        let Entry { enqueued_ns, is_exempt, .. } = *rings.lanes[lane].oldest_if_common()?;
+        let wait = Wait { lane, enqueued_ns, may_be_shed: !is_exempt };
+        if self.law != Law::Off && rings.judge.takes_another(wait, now_ns, measured) {
+            return None;
+        }
+        rings.lanes[lane].pop().map(|popped| popped.job)
     }
 
     fn measured(&self) -> Measured {
@@ -210,13 +288,13 @@ impl Lanes {
     /// The workers have run out of work: the law begins anew.
     pub(crate) fn forget_waits(&self) {
         if self.law != Law::Off {
-            self.rings.lock().judge.forget();
+            self.lock().judge.forget();
         }
     }
 
     /// How the queue stands by the law.
     pub(crate) fn standing(&self) -> Standing {
-        let rings = self.rings.lock();
+        let rings = self.lock();
         Standing {
             smallest_wait_ns: rings.judge.smallest_wait_ns(),
             oldest_ns: rings.lanes.iter().filter_map(Ring::oldest_ns).min(),
@@ -224,17 +302,18 @@ impl Lanes {
         }
     }
 
-    /// The oldest job of the lane that has been due for longest, if one is due.
+    /// The oldest job of the lane that has been due for longest, of all `but` one, if one is due.
     #[cold]
-    pub(crate) fn take_due(&self, now_ns: u64) -> Option<Taken> {
-        let mut rings = self.rings.lock();
+    pub(crate) fn take_due(&self, but: Option<Priority>, now_ns: u64) -> Option<Taken> {
+        let mut rings = self.lock();
         let waiting_since = |lane: &usize| rings.lanes[*lane].waiting_since_ns;
-        let longest = (0..Priority::COUNT).min_by_key(waiting_since)?;
+        let asked = |lane: &usize| but.is_none_or(|but| but.lane() != *lane);
+        let longest = (0..Priority::COUNT).filter(asked).min_by_key(waiting_since)?;
         if due_at(waiting_since(&longest), self.ageing_bound_ns) > now_ns {
             return None;
         }
         let taken = self.pop(&mut rings, longest, now_ns, true)?;
-        self.publish_removal(&rings, longest);
+        self.publish_removal(&rings, longest, 1);
         Some(taken)
     }
 
@@ -244,14 +323,14 @@ impl Lanes {
         priority: Priority,
         may_give_way: impl Fn(Option<partition::Index>) -> bool,
     ) -> Option<JobRef> {
-        let mut rings = self.rings.lock();
+        let mut rings = self.lock();
         let ring = &mut rings.lanes[priority.lane()];
         let seq = ring.entries.iter().rev().find_map(|entry| {
             let of = entry.job.as_ref()?.partition();
             may_give_way(of).then_some(entry.seq)
         })?;
         let victim = ring.remove(seq)?;
-        self.publish_removal(&rings, priority.lane());
+        self.publish_removal(&rings, priority.lane(), 1);
         Some(victim)
     }
 
@@ -261,7 +340,7 @@ impl Lanes {
         let entries = ring_entries(capacity);
         for lane in 0..Priority::COUNT {
             let mut roomier = VecDeque::with_capacity(entries);
-            let mut rings = self.rings.lock();
+            let mut rings = self.lock();
             let ring = &mut rings.lanes[lane].entries;
             if ring.capacity() < entries {
                 roomier.append(ring);
@@ -274,10 +353,10 @@ impl Lanes {
     /// Takes the entry of a job that was seized or started elsewhere; none if a worker has taken
     /// it meanwhile.
     pub(crate) fn remove(&self, job: &JobRef) -> Option<JobRef> {
-        let mut rings = self.rings.lock();
+        let mut rings = self.lock();
         let lane = job.priority().lane();
         let removed = rings.lanes[lane].remove(job.place())?;
-        self.publish_removal(&rings, lane);
+        self.publish_removal(&rings, lane, 1);
         Some(removed)
     }
 
@@ -285,7 +364,6 @@ impl Lanes {
     /// job, under the lock.
     #[inline]
     fn publish_push(&self, rings: &Rings, lane: usize) {
-        self.published.pushed.store(rings.pushed, Relaxed);
         self.pressure.lane_grew(lane);
         if rings.lanes[lane].live == 1 {
             self.publish_occupied(rings);
@@ -293,10 +371,10 @@ impl Lanes {
         }
     }
 
-    /// Publishes that a lane has one job less, and may have been served.
+    /// Publishes that a lane has so many jobs less, and may have been served.
     #[inline]
-    fn publish_removal(&self, rings: &Rings, lane: usize) {
-        self.pressure.lane_shrank(lane);
+    fn publish_removal(&self, rings: &Rings, lane: usize, jobs: usize) {
+        self.pressure.lane_shrank(lane, jobs);
         if rings.lanes[lane].live == 0 {
             self.publish_occupied(rings);
         }
@@ -307,7 +385,8 @@ impl Lanes {
         let lanes = rings.lanes.iter().enumerate();
         let occupied =
             lanes.fold(0, |bits, (lane, ring)| bits | usize::from(ring.live > 0) << lane);
-        self.published.occupied.store(occupied, Ordering::Relaxed);
+        // Release: see `occupied`.
+        self.published.occupied.store(occupied, Ordering::Release);
     }
 
     #[inline]
@@ -324,29 +403,49 @@ fn ring_entries(capacity: usize) -> usize {
 }
 
 impl Ring {
+    #[inline]
     fn push(&mut self, seq: u64, job: JobRef, now_ns: u64) {
         debug_assert!(self.entries.len() < self.entries.capacity(), "allocation under the lock");
         if self.live == 0 {
             self.waiting_since_ns = now_ns;
         }
         self.live += 1;
-        self.entries.push_back(Entry { seq, job: Some(job) });
+        self.entries.push_back(Entry {
+            seq,
+            enqueued_ns: now_ns,
+            deadline_ns: job.deadline_ns(),
+            is_exempt: job.is_exempt(),
+            is_common: job.is_common(),
+            job: Some(job),
+        });
     }
 
-    fn pop(&mut self) -> Option<JobRef> {
+    #[inline]
+    fn pop(&mut self) -> Option<Popped> {
         loop {
-            if let Some(job) = self.entries.pop_front()?.job {
-                self.live -= 1;
-                if self.live == 0 {
-                    self.waiting_since_ns = NEVER;
-                }
-                return Some(job);
+            let Entry { job, enqueued_ns, deadline_ns, is_exempt, .. } = self.entries.pop_front()?;
+            let Some(job) = job else { continue };
+            self.live -= 1;
+            if self.live == 0 {
+                self.waiting_since_ns = NEVER;
+                // What comes next begins where the ring began, in memory that is in the caches.
+                self.entries.clear();
             }
+            return Some(Popped { job, enqueued_ns, deadline_ns, is_exempt });
         }
     }
 
+    /// The oldest entry, if it is of a common job. Holes before it are closed.
+    #[inline]
+    fn oldest_if_common(&mut self) -> Option<&Entry> {
+        while self.entries.front()?.job.is_none() {
+            self.entries.pop_front();
+        }
+        self.entries.front().filter(|entry| entry.is_common)
+    }
+
     fn oldest_ns(&self) -> Option<u64> {
-        self.entries.iter().find_map(|entry| Some(entry.job.as_ref()?.enqueued_ns()))
+        self.entries.iter().find(|entry| entry.job.is_some()).map(|entry| entry.enqueued_ns)
     }
 
     fn note_served(&mut self, now_ns: u64) {
@@ -391,7 +490,7 @@ mod tests {
     }
 
     fn lanes(capacity: usize) -> Lanes {
-        Lanes::new(capacity, 100, Law::Off, Arc::new(Pressure::new(1, 0)))
+        Lanes::new(1, capacity, 100, Law::Off, Arc::new(Pressure::new(1, 0)))
     }
 
     /// Ends what was taken, as its block asks.
@@ -422,11 +521,11 @@ mod tests {
         lanes.push(job(Priority::Low), 50);
         lanes.push(job(Priority::Low), 60);
         assert!(!lanes.has_due(149));
-        assert!(lanes.take_due(149).is_none());
+        assert!(lanes.take_due(None, 149).is_none());
         assert!(lanes.has_due(150));
-        end(lanes.take_due(150).expect("due").job);
+        end(lanes.take_due(None, 150).expect("due").job);
         assert!(!lanes.has_due(249) && lanes.has_due(250));
-        end(lanes.take_due(250).expect("due again").job);
+        end(lanes.take_due(None, 250).expect("due again").job);
         assert!(!lanes.has_due(u64::MAX - 1));
     }
 
@@ -443,7 +542,7 @@ mod tests {
             drop(lanes.remove(&other).expect("still in its ring"));
             let _ = seized.drop_body(crate::job::Outcome::Cancelled).publish();
         }
-        assert!(lanes.rings.lock().lanes[1].entries.len() <= 2 + SPARE_HOLES + 1);
+        assert!(lanes.lock().lanes[1].entries.len() <= 2 + SPARE_HOLES + 1);
         assert_eq!(end(lanes.take(Priority::Low, 0).expect("the first").job), 0);
     }
 }

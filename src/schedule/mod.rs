@@ -7,6 +7,7 @@ mod control;
 pub(crate) mod core;
 mod gather;
 pub(crate) mod gauge;
+mod handful;
 pub(crate) mod inside;
 pub(crate) mod lanes;
 mod looking;

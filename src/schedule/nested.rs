@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 
 use crossbeam_utils::CachePadded;
 
+use super::handful::Handful;
 use crate::job::JobRef;
 use crate::policy::ageing::{NEVER, due_at};
 use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
@@ -34,8 +35,9 @@ pub(crate) fn home_of(job: &JobRef) -> Option<usize> {
     (place & IN_DEQUE != 0).then_some(((place >> WORKER_SHIFT) & WORKER_MASK) as usize)
 }
 
-/// What everybody may see and do of one worker's deque.
+/// What everybody may see and do of one worker's deque, and of the handful beside it.
 pub(crate) struct Shelf {
+    handful: Handful,
     thief: Thief<JobRef>,
     figures: CachePadded<Figures>,
 }
@@ -68,17 +70,23 @@ pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
         waiting_since_ns: AtomicU64::new(NEVER),
     });
     let last_pushed = Cell::new(u64::MAX);
-    (Nest { owner, worker, last_pushed, swept: RefCell::default() }, Shelf { thief, figures })
+    (Nest { owner, worker, last_pushed, swept: RefCell::default() }, Shelf { handful: Handful::new(), thief, figures })
 }
 
 impl Shelf {
     pub(crate) fn is_empty(&self) -> bool {
-        self.thief.is_empty()
+        self.handful.is_empty() && self.thief.is_empty()
+    }
+
+    /// The jobs that the worker has taken from the lanes.
+    #[inline]
+    pub(crate) fn handful(&self) -> &Handful {
+        &self.handful
     }
 
     /// Takes the oldest entry, which may be a tombstone.
     pub(crate) fn steal(&self, now_ns: u64) -> Option<JobRef> {
-        let job = self.thief.steal()?;
+        let job = self.handful.steal().or_else(|| self.thief.steal())?;
         self.note_taken(&job, now_ns);
         Some(job)
     }
@@ -109,10 +117,11 @@ impl Shelf {
     /// Whether jobs have waited here for an ageing bound.
     pub(crate) fn is_due(&self, now_ns: u64, bound_ns: u64) -> bool {
         due_at(self.figures.waiting_since_ns.load(Relaxed), bound_ns) <= now_ns
-            && !self.thief.is_empty()
+            && !self.is_empty()
     }
 
-    fn note_served(&self, now_ns: u64) {
+    /// The jobs in here wait from now on, or have been served.
+    pub(crate) fn note_served(&self, now_ns: u64) {
         self.figures.waiting_since_ns.store(now_ns, Relaxed);
     }
 }

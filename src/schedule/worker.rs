@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::core::{Core, Hook};
 use super::gather::{Cost, Gathered};
+use super::handful::worth_taking;
 use super::lanes::{Lanes, Taken};
 use super::nested::{self, Nest, Shelf};
 use super::stack::Stack;
@@ -50,6 +51,8 @@ pub(crate) struct Worker {
     searching: Cell<bool>,
     turns: Turns,
     picks: Cell<u32>,
+    /// Where in its handful the next job is, if there is one left.
+    next_in_hand: Cell<usize>,
     /// Time spent in jobs run in place under the present body, which isn't its own.
     in_place_ns: Cell<u64>,
     gathered: RefCell<Gathered>,
@@ -136,6 +139,7 @@ impl Drop for Entered<'_> {
         while let Some(job) = self.0.nest.pop() {
             self.0.core.bury(job);
         }
+        while self.0.shelf().handful().steal().is_some() {}
     }
 }
 
@@ -152,6 +156,7 @@ impl Worker {
             searching: Cell::new(false),
             turns: Turns::default(),
             picks: Cell::new(0),
+            next_in_hand: Cell::new(0),
             in_place_ns: Cell::new(0),
             gathered: RefCell::new(Gathered::new()),
             settled: RefCell::default(),
@@ -190,6 +195,7 @@ impl Worker {
     }
 
     /// The body on top of this thread's stack, if there is one.
+    #[inline]
     pub(crate) fn body(&self) -> Option<Body> {
         // SAFETY: it is null, or points to a local of the innermost call of `run`, which sets it back
         // before it returns.
@@ -297,7 +303,9 @@ impl Worker {
             return None;
         }
         if self.lanes().has_due(now_ns) {
-            if let Some(taken) = self.lanes().take_due(now_ns) {
+            // What it has in hand is older than what waits in the normal lane.
+            let but = (!self.shelf().handful().is_empty()).then_some(Priority::Normal);
+            if let Some(taken) = self.lanes().take_due(but, now_ns) {
                 return Some(taken);
             }
         }
@@ -337,9 +345,30 @@ impl Worker {
         }
         let newest = self.pick_newest(now_ns).map(Taken::from);
         newest
-            .or_else(|| self.lanes().take(Priority::Normal, now_ns))
+            .or_else(|| self.pick_normal(now_ns))
             .or_else(|| self.steal(now_ns).map(Taken::from))
             .or_else(|| self.lanes().take(Priority::Low, now_ns))
+    }
+
+    /// The next of the normal lane, of which a worker takes a handful at a time if jobs are very short.
+    #[inline]
+    fn pick_normal(&self, now_ns: u64) -> Option<Taken> {
+        let handful = self.shelf().handful();
+        if let Some(job) = handful.next(&self.next_in_hand) {
+            self.shelf().note_taken(&job, now_ns);
+            return Some(Taken::from(job));
+        }
+        let most = worth_taking(self.core.pressure.mean_service_ns());
+        let mut stowed = 0;
+        let first = self.lanes().take_several(Priority::Normal, now_ns, most, |job| {
+            handful.put(stowed, job);
+            stowed += 1;
+        });
+        if stowed > 0 {
+            self.next_in_hand.set(0);
+            self.shelf().note_served(now_ns);
+        }
+        first
     }
 
     #[inline]
@@ -352,7 +381,7 @@ impl Worker {
     /// The lane, the bottom of the own deque, and the bottom of another in turn.
     fn pick_oldest(&self, now_ns: u64) -> Option<Taken> {
         match (self.picks.get() / FAIR_EVERY) % 3 {
-            0 => self.lanes().take(Priority::Normal, now_ns),
+            0 => self.pick_normal(now_ns),
             1 => self.shelf().steal(now_ns).map(Taken::from),
             _ => self.steal(now_ns).map(Taken::from),
         }

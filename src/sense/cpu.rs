@@ -17,6 +17,7 @@ pub(crate) fn process_cpu_ns() -> Option<u64> {
 }
 
 /// CPU time of the calling thread by `getrusage(RUSAGE_THREAD)`, to a microsecond; Linux only.
+#[cold]
 pub(crate) fn thread_cpu_ns() -> Option<u64> {
     #[cfg(target_os = "linux")]
     return usage_ns(libc::RUSAGE_THREAD);

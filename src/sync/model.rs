@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 pub(crate) use loom::sync::Arc;
 pub(crate) use loom::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub(crate) use loom::thread;
 pub(crate) use loom::thread_local as loom_thread_local;
@@ -13,6 +13,9 @@ pub(crate) use loom::thread_local as loom_thread_local;
 pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
     false
 }
+
+/// No cache line is seen by a model.
+pub(crate) fn prefetch<T>(_: *const T) {}
 
 /// The same in nanoseconds.
 pub(crate) fn system_ns() -> u64 {

@@ -4,7 +4,7 @@ pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub(crate) use std::thread;
 
@@ -21,6 +21,20 @@ pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {
         spin_loop();
     }
     false
+}
+
+/// Asks for a cache line that is going to be read.
+#[inline]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing that the program could see, and does not fault whatever the
+    // address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
 }
 
 /// The system's monotonic clock.
