@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use common::lockstep::Lockstep;
 use common::{
-    assert_adds_up, assert_all_slots_free, counting_waker, eventually, fail_quietly, hold, poll,
-    resolve, watchdog,
+    Count, Rendezvous, assert_adds_up, assert_all_slots_free, counting_waker, eventually,
+    fail_quietly, hold, poll, resolve, watchdog,
 };
-use weirpool::test::ManualClock;
-use weirpool::{Builder, Class, Limit, Partition, Pool, Priority, QueueDelay, Reason, ShedReason};
+use weirpool::test::{ManualClock, ManualCpu};
+use weirpool::{
+    Arm, Builder, Class, CpuGate, Limit, Partition, Pool, Priority, QueueDelay, Reason, ShedReason,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -369,26 +371,48 @@ fn everything_can_be_read_while_all_workers_are_stuck() {
 fn with_all_protections_at_once_everything_adds_up() {
     let _watchdog = watchdog();
     for (seed, limit) in adaptive().into_iter().enumerate() {
-        let clock = ManualClock::new();
+        let (clock, cpu) = (ManualClock::new(), ManualCpu::new());
         let a = Partition::new().reserved(3).max(8);
         let pool = Pool::builder().workers(3).capacity(24).critical_reserve(2).clock(clock.clone());
         let pool = pool.partition("a", a).partition("b", Partition::new().max(5)).max_bytes(400);
         let pool = pool.limit(limit.min(2).initial(12)).seed(seed as u64);
-        let pool = pool.queue_delay(QueueDelay::graded(5 * MS)).build().unwrap();
+        let gate = CpuGate::between(0.7, 0.9).armed(Arm::Always).source(cpu.clone());
+        let pool = pool.queue_delay(QueueDelay::graded(5 * MS)).cpu_gate(gate).build().unwrap();
         let partitions = [None, pool.partition("a"), pool.partition("b")];
+        let tally = Tally::default();
+        // It begins with all workers busy and the limit reached, so that some are refused for certain.
+        let busy = common::occupy(&pool);
+        (3..12).for_each(|_| pool.try_spawn(|| ()).unwrap());
+        let met = Rendezvous::new(4);
         std::thread::scope(|threads| {
             for thread in 0..3 {
                 let (pool, clock, partitions) = (&pool, &clock, &partitions);
+                let (tally, met) = (&tally, &met);
                 let mut random = Random(seed as u64 * 3 + thread + 1);
-                threads.spawn(move || storm(pool, clock, partitions, &mut random));
+                threads.spawn(move || {
+                    for _ in 0..10 {
+                        let refused = tally.door(pool.try_spawn(|| ())).unwrap_err();
+                        assert_eq!(refused.reason(), Reason::Limit);
+                    }
+                    met.meet();
+                    storm(pool, clock, partitions, tally, &mut random);
+                });
             }
+            met.meet();
+            // From the next sample on the gate refuses some, too.
+            cpu.set(0.75);
+            busy.free();
         });
         pool.wait_idle();
+        cpu.set(0.0);
         pool.set_capacity(24);
         assert_adds_up(&pool);
         let now = pool.snapshot();
         assert_eq!((now.bytes, now.reserved, now.contained_panics), (0, 0, 0));
-        assert!(now.accepted > 24 && now.rejected.total() > 24, "{now:?}");
+        let [accepted, refused] = [&tally.accepted, &tally.refused].map(Count::get);
+        assert_eq!(now.accepted, 12 + accepted as u64, "{now:?}");
+        assert_eq!(now.rejected.total(), refused as u64, "{now:?}");
+        assert!(now.rejected.get(Reason::Limit) >= 30, "{now:?}");
         // Nothing of the slots is lost: critical work may have all.
         clock.advance(3_600 * SECOND);
         let critical = pool.job().priority(Priority::Critical);
@@ -414,10 +438,31 @@ impl Random {
     }
 }
 
+/// The test's own account of what the door has answered.
+#[derive(Default)]
+struct Tally {
+    accepted: Count,
+    refused: Count,
+}
+
+impl Tally {
+    /// Notes the answer to a job.
+    fn door<T, E>(&self, answer: Result<T, E>) -> Result<T, E> {
+        if answer.is_ok() { &self.accepted } else { &self.refused }.add();
+        answer
+    }
+
+    /// Notes the answer to who wants a slot for later.
+    fn reserve<T, E>(&self, answer: Result<T, E>) -> Result<T, E> {
+        answer.inspect_err(|_| self.refused.add())
+    }
+}
+
 fn storm(
     pool: &Pool,
     clock: &ManualClock,
     partitions: &[Option<weirpool::PartitionId>; 3],
+    tally: &Tally,
     random: &mut Random,
 ) {
     let mut waiting = Vec::new();
@@ -442,17 +487,17 @@ fn storm(
             }
         };
         match random.below(12) {
-            0 => permits.extend(job.try_reserve()),
+            0 => permits.extend(tally.reserve(job.try_reserve())),
             1 => drop(permits.pop()),
             2 => {
                 if let Some(permit) = permits.pop() {
-                    jobs.extend(permit.submit(body));
+                    jobs.extend(tally.door(permit.submit(body)));
                 }
             }
             3 | 4 => {
                 let mut submit = job.submit(body);
                 match poll(&mut submit, Waker::noop()) {
-                    Poll::Ready(answer) => jobs.extend(answer),
+                    Poll::Ready(answer) => jobs.extend(tally.door(answer)),
                     Poll::Pending => waiting.push(submit),
                 }
             }
@@ -460,11 +505,11 @@ fn storm(
             6 => jobs.iter().take(2).for_each(|job| _ = job.cancel()),
             7 => clock.advance(MS * random.below(20) as u32),
             8 if random.below(4) == 0 => pool.set_capacity(4 + random.below(30) as usize),
-            _ => jobs.extend(job.try_submit(body)),
+            _ => jobs.extend(tally.door(job.try_submit(body))),
         }
         waiting.retain_mut(|submit| match poll(submit, Waker::noop()) {
             Poll::Ready(answer) => {
-                jobs.extend(answer);
+                jobs.extend(tally.door(answer));
                 false
             }
             Poll::Pending => true,
