@@ -8,6 +8,7 @@ mod common;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use common::clocks::WatchedClock;
 use common::lockstep::Lockstep;
 use common::{
     Count, Rendezvous, assert_adds_up, assert_all_slots_free, counting_waker, eventually,
@@ -28,8 +29,8 @@ fn adaptive() -> [Limit; 4] {
     [Limit::aimd(), Limit::vegas(), Limit::gradient(), Limit::bdp()]
 }
 
-fn pool_with(limit: Limit, set: impl FnOnce(Builder) -> Builder) -> (Pool, ManualClock) {
-    let clock = ManualClock::new();
+fn pool_with(limit: Limit, set: impl FnOnce(Builder) -> Builder) -> (Pool, WatchedClock) {
+    let clock = WatchedClock::new();
     let builder = Pool::builder().batch().workers(1).capacity(64).clock(clock.clone());
     (set(builder.limit(limit)).build().unwrap(), clock)
 }

@@ -1,10 +1,13 @@
 //! Clocks that do what time doesn't: they jump, or say how often they were looked at.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use weirpool::Clock;
+use weirpool::test::ManualClock;
 
 use super::Count;
 
@@ -56,5 +59,36 @@ impl<C: Clock> Clock for CountingClock<C> {
     fn now(&self) -> Instant {
         self.reads.add();
         self.inner.now()
+    }
+}
+
+/// A clock that stands still until it is moved, and says how often each thread has looked at it.
+#[derive(Clone, Default)]
+pub(crate) struct WatchedClock {
+    time: ManualClock,
+    looks: Arc<Mutex<HashMap<ThreadId, usize>>>,
+}
+
+impl WatchedClock {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.time.advance(by);
+    }
+
+    /// How often this thread has looked so far.
+    pub(crate) fn looks_of(&self, thread: ThreadId) -> usize {
+        self.looks.lock().unwrap().get(&thread).copied().unwrap_or(0)
+    }
+}
+
+impl Clock for WatchedClock {
+    fn now(&self) -> Instant {
+        let now = self.time.now();
+        // Counted afterwards: who sees the count may move the clock.
+        *self.looks.lock().unwrap().entry(thread::current().id()).or_default() += 1;
+        now
     }
 }

@@ -2,25 +2,27 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use weirpool::test::ManualClock;
 use weirpool::{JobSpec, Pool, Priority, Refusal};
 
-use super::STEP;
+use super::clocks::WatchedClock;
+use super::{STEP, eventually};
 
 /// A body that has started.
 pub(crate) struct Started {
     pub(crate) waited: Duration,
     pub(crate) priority: Priority,
     pub(crate) at: Instant,
+    worker: ThreadId,
     release: Sender<()>,
 }
 
 /// Bodies of one service time each, on all workers; one ends at each [`tick`](Self::tick).
 pub(crate) struct Lockstep {
     pub(crate) pool: Pool,
-    pub(crate) clock: ManualClock,
+    pub(crate) clock: WatchedClock,
     tick: Duration,
     started: Sender<Started>,
     starts: Receiver<Started>,
@@ -31,7 +33,7 @@ pub(crate) struct Lockstep {
 
 impl Lockstep {
     /// With so many workers each body takes so many ticks.
-    pub(crate) fn new(pool: Pool, clock: ManualClock, tick: Duration) -> Self {
+    pub(crate) fn new(pool: Pool, clock: WatchedClock, tick: Duration) -> Self {
         let (started, starts) = mpsc::channel();
         Self { pool, clock, tick, started, starts, running: VecDeque::new(), log: Vec::new() }
     }
@@ -44,9 +46,10 @@ impl Lockstep {
             let (release, released) = mpsc::channel();
             let (waited, priority) = (context.queued_for(), context.priority());
             let at = weirpool::Clock::now(&clock);
-            let _ = started.send(Started { waited, priority, at, release });
+            let worker = thread::current().id();
+            let _ = started.send(Started { waited, priority, at, worker, release });
             // An error means that the test is over.
-            let _ = released.recv_timeout(STEP);
+            let _ = released.recv();
         }
     }
 
@@ -72,10 +75,15 @@ impl Lockstep {
         self.end_one();
     }
 
-    /// The body that has run longest ends, and a worker takes the next.
+    /// The body that has run longest ends, its time is taken, and a worker takes the next.
     pub(crate) fn end_one(&mut self) {
-        if let Some(oldest) = self.running.pop_front() {
-            oldest.release.send(()).expect("its body waits for this");
+        if let Some(Started { worker, release, .. }) = self.running.pop_front() {
+            let looks = self.clock.looks_of(worker);
+            release.send(()).expect("its body waits for this");
+            // The slot is back before that, so without a wait the clock could move in between.
+            eventually("its worker has looked at the clock", || {
+                self.clock.looks_of(worker) > looks
+            });
         }
         self.settle();
     }
@@ -105,7 +113,7 @@ impl Lockstep {
                 return;
             }
             assert!(Instant::now() < hung, "the workers don't take what is queued");
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use weirpool::test::ManualClock;
 use weirpool::{Builder, JobError, JobSpec, Pool, Priority, QueueDelay, Reason, ShedReason};
 
+use crate::common::clocks::WatchedClock;
 use crate::common::lockstep::Lockstep;
 use crate::common::{eventually, resolve};
 
@@ -24,36 +24,37 @@ pub(crate) fn graded() -> QueueDelay {
 pub(crate) fn pool_with(
     law: QueueDelay,
     set: impl FnOnce(Builder) -> Builder,
-) -> (Pool, ManualClock) {
-    let clock = ManualClock::new();
+) -> (Pool, WatchedClock) {
+    let clock = WatchedClock::new();
     let builder = Pool::builder().workers(1).capacity(512).clock(clock.clone());
     let builder = builder.queue_delay(law).no_cpu_gate().seed(1);
     (set(builder).build().unwrap(), clock)
 }
 
 /// Runs so many jobs one after the other, each of which takes `service`.
-pub(crate) fn teach(pool: &Pool, clock: &ManualClock, jobs: u64, service: Duration) {
+pub(crate) fn teach(pool: &Pool, clock: &WatchedClock, jobs: u64, service: Duration) {
     let before = pool.snapshot().class(Default::default()).jobs;
-    for _ in 0..jobs {
+    for taught in 1..=jobs {
         let time = clock.clone();
         resolve(pool.try_submit(move || time.advance(service)).unwrap()).unwrap();
+        // After each, or a worker could measure the body of another as part of its own.
+        eventually("what was measured is handed over", || {
+            pool.snapshot().class(Default::default()).jobs == before + taught
+        });
     }
-    eventually("what was measured is handed over", || {
-        pool.snapshot().class(Default::default()).jobs == before + jobs
-    });
 }
 
 /// A pool that knows its jobs to take a millisecond.
 pub(crate) fn taught_with(
     law: QueueDelay,
     set: impl FnOnce(Builder) -> Builder,
-) -> (Pool, ManualClock) {
+) -> (Pool, WatchedClock) {
     let (pool, clock) = pool_with(law, set);
     teach(&pool, &clock, 60 * pool.workers() as u64, MS);
     (pool, clock)
 }
 
-pub(crate) fn taught(law: QueueDelay) -> (Pool, ManualClock) {
+pub(crate) fn taught(law: QueueDelay) -> (Pool, WatchedClock) {
     taught_with(law, |builder| builder)
 }
 
