@@ -608,11 +608,21 @@ fn a_storm_of_all_priorities_loses_no_job_and_no_slot() {
         let (accepted, ran, shed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         let (cancelled, made, drops) = (AtomicUsize::new(0), AtomicUsize::new(0), Drops::new());
         let ran = Arc::new(ran);
+        // It begins with all workers busy and the rest full of low jobs, so that some give way for
+        // certain, where there is room for a queue at all.
+        let (busy, met) = (occupy(&pool), Rendezvous::new(5));
+        let low = pool.job().priority(Priority::Low);
+        let queued = capacity - workers;
+        let at_first = queued.min(4);
+        let first: Vec<_> = (0..queued).map(|_| low.try_submit(|| ()).unwrap()).collect();
         thread::scope(|s| {
             for seed in 0..4 {
-                let (pool, ran, drops) = (&pool, &ran, &drops);
+                let (pool, ran, drops, met) = (&pool, &ran, &drops, &met);
                 let (accepted, shed, cancelled, made) = (&accepted, &shed, &cancelled, &made);
                 s.spawn(move || {
+                    drop(critical(pool));
+                    met.meet();
+                    met.meet();
                     let mut random = fastrand::Rng::with_seed(seed);
                     let mut jobs = Vec::new();
                     let settle = |job: JobHandle<()>| match job.join() {
@@ -651,12 +661,19 @@ fn a_storm_of_all_priorities_loses_no_job_and_no_slot() {
                     jobs.into_iter().for_each(|job| _ = settle(job));
                 });
             }
+            met.meet();
+            assert_eq!(displaced(&pool), at_first as u64, "four wanted a slot");
+            met.meet();
+            busy.free();
         });
         pool.wait_idle();
+        let gone = first.into_iter().map(JobHandle::join).filter(is_displaced).count();
+        assert!((at_first..=queued).contains(&gone), "{gone} of {queued}");
         let [accepted, ran, shed, cancelled, made] =
             [&accepted, &ran, &shed, &cancelled, &made].map(|count| count.load(SeqCst));
         assert_eq!((accepted, drops.count()), (ran + shed + cancelled, made));
-        assert!(shed > 0 && pool.snapshot().shed.total() as usize >= shed);
+        // And the nested ones that gave way.
+        assert!(displaced(&pool) as usize >= shed + gone);
         assert_all_slots_free(&pool);
     }
 }
