@@ -14,11 +14,13 @@ use crate::refusals::{
 #[test]
 fn a_client_that_sends_64_kib_at_once_reads_the_whole_503() {
     let _watchdog = watchdog();
-    let (net, refusal) = (Loopback::new(), patient().build().unwrap());
     let tries = rounds_in(100, 1_000);
+    // None is cut for another, however late the thread comes to those that have ended.
+    let refusal = patient().max_connections(tries).build().unwrap();
+    let net = Loopback::new();
     let refuse = |server| refusal.refuse(server, BUSY);
     let complete = (0..tries).filter(|n| sends_much_then_reads(&net, n % 2 == 0, refuse)).count();
-    assert!(complete * 1_000 >= tries * 999, "{complete} of {tries}");
+    assert_eq!(complete, tries);
     eventually("all have ended", || refusal.snapshot().held == 0);
     let now = refusal.snapshot();
     assert_eq!((now.answered, now.closed_by_peer), (tries as u64, tries as u64), "{now:?}");

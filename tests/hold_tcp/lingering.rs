@@ -56,11 +56,11 @@ fn a_peer_that_never_reads_is_cut_some_time_after_the_last_progress() {
     eventually("nothing moves", stalled);
     clock.advance(99 * MS);
     assert_eq!(refusal.step(), 1);
-    clock.advance(MS);
-    // The last bytes the client's system took may only have been seen at the last step.
-    refusal.step();
-    clock.advance(100 * MS);
-    assert_eq!(refusal.step(), 0);
+    // The client's system may take its time to say what it has taken: each time that is progress.
+    eventually("it is cut", || {
+        clock.advance(100 * MS);
+        refusal.step() == 0
+    });
     let now = refusal.snapshot();
     assert_eq!((now.cut_by_time, now.answered, now.unwritten_bytes), (1, 0, 0));
 }
@@ -141,7 +141,9 @@ fn a_peer_that_closes_at_once_is_done_at_once() {
 #[test]
 fn streams_reset_by_the_peer_end_at_once() {
     let _watchdog = watchdog();
-    let (net, refusal) = (Loopback::new(), patient().max_connections(1_000).build().unwrap());
+    // Bounds that are never met: how many resets are still unnoticed is a matter of scheduling.
+    let builder = patient().max_connections(1_000).max_bytes(u64::MAX);
+    let (net, refusal) = (Loopback::new(), builder.build().unwrap());
     let resets = rounds_in(100, 500);
     for round in 0..resets {
         let (mut client, server) = net.connect_narrow();
@@ -157,7 +159,12 @@ fn streams_reset_by_the_peer_end_at_once() {
     }
     eventually("all have ended", || refusal.snapshot().held == 0);
     let now = refusal.snapshot();
-    assert_eq!((now.broken + now.closed_by_peer, now.unwritten_bytes), (resets as u64, 0));
+    assert_eq!(
+        (now.broken + now.closed_by_peer, now.unwritten_bytes),
+        (resets as u64, 0),
+        "{now:?}"
+    );
+    // Those in the middle of an answer, which is more than the systems' buffers hold.
     assert!(now.broken >= resets as u64 / 2, "{now:?}");
     check_adds_up(&now);
 }
