@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use common::forking::{in_a_child, step};
-use common::{Elsewhere, Gate, elsewhere, hold, quiet_panic, resolve};
+use common::{Elsewhere, Gate, Rendezvous, elsewhere, hold, quiet_panic, resolve};
 use weirpool::{JobError, JobHandle, Pool, Reason, Shutdown};
 
 fn is_discarded<T>(outcome: Result<T, JobError>) -> bool {
@@ -146,12 +146,12 @@ fn a_body_that_forks_is_told_in_the_child_too() {
 #[test]
 fn a_fork_under_load_finds_no_lock_held() {
     let pool = Pool::new(2, 32).unwrap();
-    let stop = Gate::new();
+    let (stop, busy) = (Gate::new(), Rendezvous::new(4));
     let submitters: Vec<_> = (0..3)
         .map(|i| {
-            let (pool, stop) = (pool.clone(), stop.clone());
+            let (pool, stop, busy) = (pool.clone(), stop.clone(), busy.clone());
             elsewhere(move || {
-                let mut accepted = 0_u64;
+                busy.meet();
                 while !stop.is_open() {
                     match pool.try_submit(move || {
                         if i == 0 {
@@ -164,12 +164,11 @@ fn a_fork_under_load_finds_no_lock_held() {
                         Ok(job) => drop(job.join()),
                         Err(refused) => assert_eq!(refused.reason(), Reason::Full),
                     }
-                    accepted += 1;
                 }
-                accepted
             })
         })
         .collect();
+    busy.meet();
     for _ in 0..common::rounds_in(40, 200) {
         let job = Cell::new(pool.try_submit(|| ()).ok());
         in_a_child(vec![
@@ -184,7 +183,7 @@ fn a_fork_under_load_finds_no_lock_held() {
         ]);
     }
     stop.open();
-    submitters.into_iter().map(Elsewhere::wait).for_each(|accepted| assert!(accepted > 0));
+    submitters.into_iter().for_each(Elsewhere::wait);
     elsewhere({
         let pool = pool.clone();
         move || pool.wait_idle()
