@@ -7,7 +7,7 @@ use weirpool::cpu::Contention;
 use weirpool::test::{ManualClock, ManualCpu};
 use weirpool::{CpuGate, Pool, Shutdown};
 
-use crate::bench::{Bench, SAMPLE, assert_all_slots_free_but_for_the_gate, bench_with, work_until};
+use crate::bench::{Bench, assert_all_slots_free_but_for_the_gate, bench_with, work_until};
 use crate::common::clocks::CountingClock;
 use crate::common::{
     Count, Gate, assert_adds_up, elsewhere, eventually, give_way, hold, occupy, poll, resolve,
@@ -51,13 +51,7 @@ fn throttled_to_one() -> Bench {
     let bench = bench_with(CpuGate::between(0.7, 0.9), |builder| builder.workers(8));
     bench.cpu.set(1.0);
     bench.cpu.set_contention(Contention::none().throttled(0.5));
-    let mut samples = 0;
-    while bench.pool.snapshot().active_workers > 1 {
-        bench.clock.advance(SAMPLE);
-        resolve(bench.pool.submit_blocking(|| ()).unwrap()).unwrap();
-        samples += 1;
-        assert!(samples < 10_000, "{:?}", bench.pool.snapshot());
-    }
+    work_until(&bench.pool, &bench.clock, || bench.pool.snapshot().active_workers == 1);
     bench.pool.wait_idle();
     bench
 }

@@ -68,6 +68,15 @@ impl Bench {
         assert!(job.cancel());
     }
 
+    /// Runs one job, and returns when its worker has looked at the clock for the last time.
+    #[track_caller]
+    pub(crate) fn run(&self, body: impl FnOnce() + Send + 'static) {
+        let measured = || self.pool.snapshot().class(Default::default()).jobs;
+        let before = measured();
+        resolve(self.pool.try_submit(body).unwrap()).unwrap();
+        eventually("what it cost is known", || measured() == before + 1);
+    }
+
     /// A sample of this CPU use after `gap`.
     pub(crate) fn measure_after(&self, gap: Duration, busy: f64) {
         self.cpu.set(busy);

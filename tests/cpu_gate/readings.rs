@@ -7,7 +7,7 @@ use weirpool::cpu::Contention;
 use weirpool::{CpuGate, Reason};
 
 use crate::bench::{MS, SAMPLE, SECOND, always, bench, contended};
-use crate::common::{assert_adds_up, eventually, hold, resolve};
+use crate::common::{assert_adds_up, eventually, hold};
 
 #[test]
 fn without_a_reading_all_are_admitted() {
@@ -67,7 +67,7 @@ fn the_average_is_weighted_by_time() {
 fn a_gate_that_refused_all_opens_after_a_pause_by_the_requests_alone() {
     let bench = bench(always().time_constant(15 * SECOND));
     bench.cpu.set(0.95);
-    resolve(bench.pool.try_submit(|| ()).unwrap()).unwrap();
+    bench.run(|| ());
     eventually("the first job has left a sample", || bench.pool.snapshot().cpu.is_some());
     assert!(bench.is_shut());
     assert_eq!(bench.pool.load().score, 1.0, "it refuses although it is empty");
@@ -83,7 +83,7 @@ fn a_gate_that_refused_all_opens_after_a_pause_by_the_requests_alone() {
 fn a_gate_that_refused_all_opens_also_for_those_who_reserve_first() {
     let bench = bench(always());
     bench.cpu.set(1.0);
-    resolve(bench.pool.try_submit(|| ()).unwrap()).unwrap();
+    bench.run(|| ());
     eventually("the first job has left a sample", || bench.pool.snapshot().cpu.is_some());
     assert_eq!(bench.pool.try_reserve().unwrap_err().reason, Reason::Cpu);
     bench.cpu.set(0.0);
