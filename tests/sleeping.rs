@@ -197,11 +197,14 @@ mod idle {
     use super::common::process::cpu_used;
     use super::common::{Count, eventually, give_way, hold};
 
-    /// How long the process is watched while it should do nothing.
+    /// How long the process is watched at a time while it should do nothing.
     const WATCHED: Duration = Duration::from_secs(2);
 
-    /// The CPU time that it may use meanwhile.
+    /// The CPU time that it may use meanwhile: a worker that polls uses as much each time.
     const IDLE_CPU: Duration = Duration::from_millis(10);
+
+    /// On a busy machine it may take a while until the last thread has come to rest.
+    const TIMES: usize = 30;
 
     /// Tells a child process which state it is to be watched in.
     const SCENE: &str = "WEIRPOOL_IDLE_SCENE";
@@ -284,10 +287,13 @@ mod idle {
         let (_, scene) = SCENES.iter().find(|scene| scene.0 == name).expect("a scene we know");
         let _kept = scene();
         give_way(10_000);
-        let before = cpu_used();
-        watch();
-        let used = cpu_used() - before;
-        assert!(used < IDLE_CPU, "{name}: {used:?} of CPU in {WATCHED:?}");
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|used| *used >= IDLE_CPU) {
+            assert!(seen.len() < TIMES, "{name}: {seen:?} of CPU in {WATCHED:?} each");
+            let before = cpu_used();
+            watch();
+            seen.push(cpu_used() - before);
+        }
     }
 
     #[test]
