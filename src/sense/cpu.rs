@@ -261,6 +261,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let _registration = clocks.register(0);
+                work();
                 let mut last_ns = 0;
                 for _ in 0..100 {
                     clocks.note(0);
