@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seconds after which a child that hangs is ended by its alarm.
-const ALARM_S: u32 = 20;
+const ALARM_S: u32 = 120;
 
 /// What a child does, step by step; each step says whether it was right.
 pub(crate) type Steps<'a> = Vec<(&'static str, Box<dyn FnOnce() -> bool + 'a>)>;

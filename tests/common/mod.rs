@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use weirpool::{JobError, JobHandle, Pool, Reason, Snapshot};
 
-/// How long one step may take before it counts as a hang.
-pub(crate) const STEP: Duration = Duration::from_secs(30);
+/// How long one step may take before it counts as a hang, on a machine that is busy with other things.
+pub(crate) const STEP: Duration = Duration::from_secs(120);
 
 /// How long one whole test may take before it counts as a hang.
-const WHOLE_TEST: Duration = Duration::from_secs(240);
+const WHOLE_TEST: Duration = Duration::from_secs(900);
 
 /// Ends the process, naming the test, if it is not dropped in time: for tests in which a plain `join()` could hang.
 pub(crate) struct Watchdog {
