@@ -8,9 +8,6 @@ use tokio::time::timeout;
 
 pub(crate) const MAX_BYTES: usize = 4 << 20;
 
-/// A slot is held meanwhile, so a slow sender must not have it for long.
-const READ_TIME: Duration = Duration::from_secs(2);
-
 /// A refused body up to this size is read and thrown away, which keeps the connection alive. A larger
 /// one isn't read: the connection is closed behind the answer.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -22,8 +19,9 @@ pub(crate) fn most_bytes(body: &Body) -> Result<u64, StatusCode> {
     if most > MAX_BYTES as u64 { Err(StatusCode::PAYLOAD_TOO_LARGE) } else { Ok(most) }
 }
 
-pub(crate) async fn read(body: Body) -> Result<Bytes, StatusCode> {
-    let read = timeout(READ_TIME, to_bytes(body, MAX_BYTES)).await;
+/// A slot is held meanwhile, so a slow sender must not have it for long.
+pub(crate) async fn read(body: Body, time: Duration) -> Result<Bytes, StatusCode> {
+    let read = timeout(time, to_bytes(body, MAX_BYTES)).await;
     let whole = read.map_err(|_late| StatusCode::REQUEST_TIMEOUT)?;
     // Too large without having said so, or broken off, in which case nobody reads the answer.
     whole.map_err(|_error| StatusCode::PAYLOAD_TOO_LARGE)

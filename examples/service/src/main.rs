@@ -46,6 +46,8 @@ struct App {
     passwords: Arc<Passwords>,
     album: Arc<Album>,
     ending: Ending,
+    /// For the body of a request.
+    read_time: Duration,
 }
 
 fn main() -> ExitCode {
@@ -84,13 +86,15 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         passwords: Arc::new(Passwords::new().map_err(|error| error.to_string())?),
         album: Arc::new(Album::new()?),
         ending: Ending::on_signals()?,
+        read_time: options.read_time,
     };
-    if let Some(port) = options.agent_port {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-        tokio::spawn(agent::answer(listener, app.clone()));
-    }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
     println!("listening on http://{} (see /pool)", listener.local_addr()?);
+    if let Some(port) = options.agent_port {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        println!("agent checks on {}", listener.local_addr()?);
+        tokio::spawn(agent::answer(listener, app.clone()));
+    }
 
     let listener = listener.tap_io(|socket| {
         // An answer is one small write: nothing to wait for.

@@ -19,11 +19,12 @@ Options:
   --target MS      the wait in the queue that is aimed at (default 5)
   --deadline MS    a job that has not started so long after its request came in is not done any
                    more (default 100)
+  --read-time MS   a request's body has to be there so long after its head (default 2000)
   --unprotected    without weirpool: tokio's spawn_blocking with its defaults, up to 512 threads and
                    a queue without bound, as it is often done. Under overload that takes
                    some 4 GiB of memory: argon2 works in 512 threads at once. --workers, --target and --deadline do
                    nothing then
-  --agent-port P   answer HAProxy's agent checks on this port
+  --agent-port P   answer HAProxy's agent checks on this port (0 takes a free one and prints it)
   --fixed-workers  all workers take jobs at all times; by default fewer do while a quota throttles the
                    process
   --slow FACTOR    play a slow machine: each job takes so many times as long (default 1). The worker
@@ -54,6 +55,7 @@ pub(crate) struct Options {
     pub(crate) workers: usize,
     pub(crate) target: Duration,
     pub(crate) deadline: Duration,
+    pub(crate) read_time: Duration,
     pub(crate) is_unprotected: bool,
     pub(crate) agent_port: Option<u16>,
     pub(crate) has_fixed_workers: bool,
@@ -67,6 +69,7 @@ impl Default for Options {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             target: Duration::from_millis(5),
             deadline: Duration::from_millis(100),
+            read_time: Duration::from_secs(2),
             is_unprotected: false,
             agent_port: None,
             has_fixed_workers: false,
@@ -85,6 +88,7 @@ pub(crate) fn parse() -> Result<Command, Box<dyn Error>> {
             Long("workers") => options.workers = parser.value()?.parse()?,
             Long("target") => options.target = milliseconds(parser.value()?.parse()?)?,
             Long("deadline") => options.deadline = milliseconds(parser.value()?.parse()?)?,
+            Long("read-time") => options.read_time = milliseconds(parser.value()?.parse()?)?,
             Long("unprotected") => options.is_unprotected = true,
             Long("agent-port") => options.agent_port = Some(parser.value()?.parse()?),
             Long("fixed-workers") => options.has_fixed_workers = true,

@@ -27,7 +27,10 @@ async fn admit(
     let body = request.into_body();
     let bytes = body::most_bytes(&body).map_err(IntoResponse::into_response)?;
     match app.engine.reserve(route, bytes) {
-        Ok(ticket) => Ok((ticket, body::read(body).await.map_err(IntoResponse::into_response)?)),
+        Ok(ticket) => {
+            let read = body::read(body, app.read_time).await;
+            Ok((ticket, read.map_err(IntoResponse::into_response)?))
+        }
         Err(failure) => {
             body::discard(body).await;
             Err(failure.into_response())

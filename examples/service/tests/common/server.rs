@@ -51,6 +51,11 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a number")
     }
 
+    /// The next line that it prints.
+    pub fn next_line(&mut self) -> String {
+        self.lines.next().expect("it says more").expect("in UTF-8")
+    }
+
     /// Sends SIGTERM.
     pub fn ask_to_end(&self) {
         let id = self.child.id().to_string();
