@@ -1,6 +1,7 @@
 //! The protocols one by one, for the models in `loom-tests` alone: the real code behind the
 //! thinnest of wrappers. Exists only under loom, and is no part of the crate's promise.
 
+use std::cell::Cell;
 use std::task::{Context, Poll, Waker};
 
 use crate::admission::ledger::{self, Holding};
@@ -70,7 +71,7 @@ impl Ledger {
     pub fn with_lanes(capacity: usize, door_jobs: usize) -> (Self, Lanes) {
         let pressure = Arc::new(Pressure::new(1, 0));
         pressure.set_plan(door_jobs, u64::MAX);
-        let lanes = lanes::Lanes::new(capacity, u64::MAX, Law::Off, Arc::clone(&pressure));
+        let lanes = lanes::Lanes::new(1, capacity, u64::MAX, Law::Off, Arc::clone(&pressure));
         let ledger = ledger::Ledger::new(capacity, 0, &[], None, pressure);
         (Self(Arc::new(ledger)), Lanes(lanes))
     }
@@ -281,7 +282,7 @@ pub struct Lanes(lanes::Lanes);
 impl Lanes {
     pub fn new(capacity: usize) -> Self {
         let pressure = Arc::new(Pressure::new(1, 0));
-        Self(lanes::Lanes::new(capacity, u64::MAX, Law::Off, pressure))
+        Self(lanes::Lanes::new(1, capacity, u64::MAX, Law::Off, pressure))
     }
 
     pub fn push(&self, entry: Entry) {
@@ -333,6 +334,17 @@ impl Nest {
 }
 
 impl Shelf {
+    /// As a worker, takes the next of the lanes, and puts the one after it into its empty handful.
+    pub fn take_two(&self, lanes: &Lanes) -> Option<Entry> {
+        let stow = |job| self.0.handful().put(0, job);
+        lanes.0.take_several(Priority::Normal, 0, 2, stow).map(|taken| Entry(taken.job))
+    }
+
+    /// The worker's next from its handful.
+    pub fn next_in_hand(&self) -> Option<Entry> {
+        self.0.handful().next(&Cell::new(0)).map(Entry)
+    }
+
     pub fn steal(&self) -> Option<Entry> {
         self.0.steal(0).map(Entry)
     }

@@ -240,3 +240,56 @@ fn a_join_in_place_hides_no_other_job() {
         drop((handle, retract));
     });
 }
+
+/// A worker in a long body has taken two jobs and runs the first; the second must be seen by one that
+/// goes to sleep just then. Both were pushed while that one looked for work, so nobody wakes it.
+#[test]
+fn a_handful_hides_no_job() {
+    let must_see = ["slept", "stayed awake", "one in hand", "none in hand"];
+    explore("queues: handful, park", None, AtLeast(500), &must_see, |seen| {
+        let (_nest, shelf) = nest();
+        let crew = Crew::new(1, Some(shelf.clone()));
+        let peer = {
+            let crew = Arc::clone(&crew);
+            thread::spawn(move || crew.work(0, 1))
+        };
+        crew.push();
+        crew.push();
+        let next = shelf.take_two(&crew.lanes);
+        seen.note(if shelf.is_empty() { "none in hand" } else { "one in hand" });
+        assert_eq!(run(next), 1);
+        peer.join().unwrap();
+        seen.note(if crew.slept.get() > 0 { "slept" } else { "stayed awake" });
+        assert_eq!(crew.done.get(), 1);
+        assert!(!crew.has_work(), "nothing is left behind");
+    });
+}
+
+/// The owner of a handful, a thief and a canceller meet at one job.
+#[test]
+fn a_job_in_hand_is_taken_once() {
+    let must_see = ["by the owner", "by the thief", "cancelled"];
+    explore("queues: owner, thief, canceller", Some(3), AtLeast(10), &must_see, |seen| {
+        let (_nest, shelf) = nest();
+        let lanes = Arc::new(Lanes::new(2));
+        let (first, first_handle) = job(|| ());
+        let (second, handle) = job(|| ());
+        lanes.push(first);
+        lanes.push(second);
+        let (their_shelf, their_lanes) = (shelf.clone(), Arc::clone(&lanes));
+        let thief = thread::spawn(move || run(their_shelf.steal()));
+        let mine = handle.another();
+        let canceller = thread::spawn(move || mine.cancel(|| drop(their_lanes.remove(&mine))));
+        assert_eq!(run(shelf.take_two(&lanes)), 1);
+        let owner = run(shelf.next_in_hand());
+        let (thief, cancelled) = (thief.join().unwrap(), canceller.join().unwrap());
+        if cancelled {
+            seen.note("cancelled");
+        } else {
+            seen.note(if owner == 1 { "by the owner" } else { "by the thief" });
+        }
+        assert_eq!(owner + thief + usize::from(cancelled), 1);
+        assert!(shelf.is_empty(), "no entry is left behind");
+        drop((first_handle, handle));
+    });
+}

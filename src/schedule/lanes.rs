@@ -228,7 +228,8 @@ impl Lanes {
         let taken = self.pop(&mut rings, lane, now_ns, false)?;
         let mut stowed = 0;
         if lane == Priority::Normal.lane() && self.law.is_stateless() {
-            let most = most.min(rings.lanes[lane].live.div_ceil(self.workers));
+            let share = (1 + rings.lanes[lane].live).div_ceil(self.workers);
+            let most = most.min(share);
             let measured = self.measured();
             while stowed + 1 < most {
                 let next = self.pop_common(&mut rings, lane, now_ns, measured);
@@ -423,7 +424,8 @@ impl Ring {
     #[inline]
     fn pop(&mut self) -> Option<Popped> {
         loop {
-            let Entry { job, enqueued_ns, deadline_ns, is_exempt, .. } = self.entries.pop_front()?;
+            let Entry { job, enqueued_ns, deadline_ns, is_exempt, .. } =
+                self.entries.pop_front()?;
             let Some(job) = job else { continue };
             self.live -= 1;
             if self.live == 0 {

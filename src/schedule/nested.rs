@@ -70,7 +70,10 @@ pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
         waiting_since_ns: AtomicU64::new(NEVER),
     });
     let last_pushed = Cell::new(u64::MAX);
-    (Nest { owner, worker, last_pushed, swept: RefCell::default() }, Shelf { handful: Handful::new(), thief, figures })
+    (
+        Nest { owner, worker, last_pushed, swept: RefCell::default() },
+        Shelf { handful: Handful::new(), thief, figures },
+    )
 }
 
 impl Shelf {
@@ -116,8 +119,7 @@ impl Shelf {
 
     /// Whether jobs have waited here for an ageing bound.
     pub(crate) fn is_due(&self, now_ns: u64, bound_ns: u64) -> bool {
-        due_at(self.figures.waiting_since_ns.load(Relaxed), bound_ns) <= now_ns
-            && !self.is_empty()
+        due_at(self.figures.waiting_since_ns.load(Relaxed), bound_ns) <= now_ns && !self.is_empty()
     }
 
     /// The jobs in here wait from now on, or have been served.
