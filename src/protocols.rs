@@ -15,8 +15,8 @@ use crate::pool::Pool;
 use crate::priority::{Class, Priority};
 use crate::schedule::{lanes, nested, sleep};
 use crate::sense::clock::NO_DEADLINE;
-use crate::sync::Parker;
 use crate::sync::stat::Arc;
+use crate::sync::{self, system_now};
 
 /// The slots.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ impl Ledger {
     /// Waits in line for a slot; none once the ledger is closed.
     pub fn wait(&self, claim: Claim) -> Option<Slot> {
         let place = self.join(claim);
-        let parker = Parker::of_this_thread();
+        let parker = sync::Parker::of_this_thread();
         loop {
             match place.ask(&parker.waker()) {
                 Standing::Waiting => parker.park(),
@@ -265,7 +265,7 @@ impl<T> Handle<T> {
 
     /// Blocks until the job has ended.
     pub fn wait(mut self) -> Result<T, JobError> {
-        let parker = Parker::of_this_thread();
+        let parker = sync::Parker::of_this_thread();
         let waker: Waker = parker.waker();
         loop {
             if let Poll::Ready(result) = self.poll(&mut Context::from_waker(&waker)) {
@@ -388,5 +388,29 @@ impl Sleep {
 
     pub fn park(&self, worker: usize) {
         self.0.parker(worker).park();
+    }
+}
+
+/// What one thread waits with, and any may end the wait.
+#[derive(Clone)]
+pub struct Parker(Arc<sync::Parker>);
+
+impl Parker {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self(Arc::new(sync::Parker::new()))
+    }
+
+    pub fn park(&self) {
+        self.0.park();
+    }
+
+    /// Parks with a time-out, which comes at once; true if there was a token.
+    pub fn park_briefly(&self) -> bool {
+        self.0.park_until(Some(system_now()))
+    }
+
+    pub fn unpark(&self) {
+        self.0.unpark();
     }
 }

@@ -4,23 +4,34 @@ use std::task::{Wake, Waker};
 use std::time::Instant;
 
 use super::stat::Arc;
-use super::{Condvar, Mutex, has_given_up, wait_until};
+use super::{AtomicU32, Condvar, Mutex, Ordering, has_given_up, wait_until};
+
+/// No token, and the owner is awake.
+const EMPTY: u32 = 0;
+/// A token lies there.
+const LEFT: u32 = 1;
+/// No token, and the owner blocks or is about to: one less than [`EMPTY`], see [`Parker::park_until`].
+const BLOCKED: u32 = EMPTY.wrapping_sub(1);
 
 /// Blocks one thread until somebody leaves a token. A token left early is kept, a second is lost.
 ///
 /// Its reference count is the standard library's in both builds, since a [`Waker`] asks for that.
 ///
 /// A thread has one parker for all that it waits for, so [`park`](Self::park) may return for an
-/// older reason: whoever parks looks at its condition again, in a loop.
+/// older reason: whoever parks looks at its condition again, in a loop. Only its owner parks.
 #[derive(Debug)]
 pub(crate) struct Parker {
-    token: Mutex<bool>,
+    token: AtomicU32,
+    /// Held while the owner looks at the token for the last time before it blocks, and by whoever
+    /// finds it blocked, before the signal: without it the signal could fall between that look and
+    /// the wait.
+    blocking: Mutex<()>,
     left: Condvar,
 }
 
 impl Parker {
     pub(crate) fn new() -> Self {
-        Self { token: Mutex::new(false), left: Condvar::new() }
+        Self { token: AtomicU32::new(EMPTY), blocking: Mutex::new(()), left: Condvar::new() }
     }
 
     /// Takes the token, waiting for it if need be.
@@ -29,24 +40,59 @@ impl Parker {
     }
 
     /// Takes the token; false if `until` (real time) came first.
+    ///
+    /// Whichever way the token is taken, it is by a read-modify-write with Acquire, which pairs with
+    /// the Release in [`unpark`](Self::unpark). It reads the last of all tokens left so far, and so
+    /// sees what each of them tells of, since their swaps are one release sequence. By a load and a
+    /// store, a token that comes in between would be lost with what it tells of.
     pub(crate) fn park_until(&self, until: Option<Instant>) -> bool {
-        let mut token = self.token.lock();
-        while !*token {
-            if wait_until(&self.left, &mut token, until) {
-                break;
-            }
+        // From a token to none, or from none to blocked: either in one step.
+        if self.token.fetch_sub(1, Ordering::Acquire) == LEFT {
+            return true;
         }
-        let taken = std::mem::take(&mut *token);
-        drop(token);
+        let taken = self.block_until(until);
         if !taken {
             has_given_up();
         }
         taken
     }
 
+    /// The same for a token that says "blocked".
+    #[cold]
+    fn block_until(&self, until: Option<Instant>) -> bool {
+        let mut blocking = self.blocking.lock();
+        loop {
+            // Acquire: see above. Failing orders nothing: who leaves a token from now on finds us
+            // blocked, and waits for the lock before it signals.
+            let taken =
+                self.token.compare_exchange(LEFT, EMPTY, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
+                return true;
+            }
+            if wait_until(&self.left, &mut blocking, until) {
+                // Acquire: see above, for a token that came at the last moment.
+                return self.token.swap(EMPTY, Ordering::Acquire) == LEFT;
+            }
+        }
+    }
+
     /// Leaves the token. What the caller wrote before is seen by the thread that takes it.
+    ///
+    /// Release pairs with the Acquire of whoever takes the token. It is a swap also if a token lies
+    /// there already: the owner, that takes that one, must see what this caller wrote, too.
+    #[inline]
     pub(crate) fn unpark(&self) {
-        *self.token.lock() = true;
+        if self.token.swap(LEFT, Ordering::Release) == BLOCKED {
+            self.signal();
+        }
+    }
+
+    /// Wakes the owner, that blocks or is about to.
+    #[cold]
+    fn signal(&self) {
+        // Either the owner has yet to look at the token, and will see it, since the lock orders
+        // that look after this; or it waits already, and gets the signal.
+        drop(self.blocking.lock());
         self.left.notify_one();
     }
 
