@@ -17,6 +17,9 @@ mod deque;
 #[cfg(not(all(loom, feature = "loom")))]
 #[path = "native_deque.rs"]
 mod deque;
+#[cfg(not(all(loom, feature = "loom")))]
+#[path = "native_patience.rs"]
+mod patience;
 #[cfg(all(loom, feature = "loom"))]
 #[path = "model.rs"]
 mod types;
@@ -28,9 +31,11 @@ pub(crate) use alarm::Alarm;
 pub(crate) use bell::{Bell, Place};
 pub(crate) use deque::{Owner, Thief, deque};
 pub(crate) use parker::Parker;
+#[cfg(not(all(loom, feature = "loom")))]
+pub(crate) use patience::Patience;
 pub(crate) use types::*;
 
-#[cfg(unix)]
+#[cfg(any(unix, not(all(loom, feature = "loom"))))]
 pub(crate) use std::sync::OnceLock;
 
 /// Statistics and other things that only people read, and short locks around them in which nothing
@@ -39,5 +44,5 @@ pub(crate) mod stat {
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 }

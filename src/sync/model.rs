@@ -16,6 +16,15 @@ pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
 
 /// No cache line is seen by a model.
 pub(crate) fn prefetch<T>(_: *const T) {}
+/// Nor does a look before blocking.
+#[derive(Debug, Default)]
+pub(crate) struct Patience;
+
+impl Patience {
+    pub(crate) fn wait(&self, _: impl Fn() -> bool, block: impl FnOnce()) {
+        block();
+    }
+}
 
 /// The same in nanoseconds.
 pub(crate) fn system_ns() -> u64 {

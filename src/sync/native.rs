@@ -8,9 +8,10 @@ pub(crate) use std::sync::atomic::{
 };
 pub(crate) use std::thread;
 
-/// How many rounds a thread that found nothing looks again before it goes to sleep: about a
-/// microsecond, which is what waking it would cost.
-const SPIN_ROUNDS: u32 = 64;
+/// How many rounds a thread that found nothing looks again before it says that it waits: about half a
+/// microsecond. It keeps its core to itself meanwhile, of which the thread that it waits for may be in
+/// need, so a longer look is left to [`Patience`](super::Patience).
+const SPIN_ROUNDS: u32 = 16;
 
 /// Looks again and again for a short while; true once `ready` is.
 pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {

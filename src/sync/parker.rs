@@ -4,7 +4,7 @@ use std::task::{Wake, Waker};
 use std::time::Instant;
 
 use super::stat::Arc;
-use super::{AtomicU32, Condvar, Mutex, Ordering, has_given_up, wait_until};
+use super::{AtomicU32, Condvar, Mutex, Ordering, Patience, has_given_up, wait_until};
 
 /// No token, and the owner is awake.
 const EMPTY: u32 = 0;
@@ -27,16 +27,29 @@ pub(crate) struct Parker {
     /// the wait.
     blocking: Mutex<()>,
     left: Condvar,
+    patience: Patience,
 }
 
 impl Parker {
     pub(crate) fn new() -> Self {
-        Self { token: AtomicU32::new(EMPTY), blocking: Mutex::new(()), left: Condvar::new() }
+        Self {
+            token: AtomicU32::new(EMPTY),
+            blocking: Mutex::new(()),
+            left: Condvar::new(),
+            patience: Patience::default(),
+        }
     }
 
     /// Takes the token, waiting for it if need be.
+    ///
+    /// If it is likely to come soon, this looks for it some microseconds before it blocks, in which
+    /// leaving it costs no system call.
     pub(crate) fn park(&self) {
-        self.park_until(None);
+        // Relaxed: only the owner takes the token, so one that is seen is still there for the take.
+        let has_come = || self.token.load(Ordering::Relaxed) == LEFT;
+        self.patience.wait(has_come, || {
+            self.park_until(None);
+        });
     }
 
     /// Takes the token; false if `until` (real time) came first.

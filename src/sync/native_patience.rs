@@ -1,0 +1,190 @@
+//! Whether a thread that must wait had better look a little longer before it blocks.
+//!
+//! To block and to be woken costs the thread that waits a switch of contexts, and the thread that
+//! wakes it a system call: some microseconds each. Worse, in these microseconds what the *other* one
+//! waits for doesn't come, so that two threads that hand tiny jobs to each other may keep each other
+//! blocking for ever. To look instead costs CPU time, and is for nothing if the wait is long. What
+//! the next wait will be nobody knows; the last few are a good guess.
+
+use super::stat::{AtomicU32, AtomicUsize, Relaxed};
+use super::{OnceLock, system_ns, thread};
+
+/// One looks for no longer than this, about what it costs both sides to block and to wake.
+/// `benches/README.md` has the measurements.
+const LOOK_NS: u64 = 10_000;
+/// For as many rounds at most, should the clock stand still.
+const ROUNDS: u32 = 1_000;
+
+/// Whoever blocked, and was awake again after this time, could have had it by looking: half of the
+/// time was the waking.
+const SHORT_NS: u64 = 2 * LOOK_NS;
+
+/// What a short wait adds to the outlook, from which a long one takes one away: one looks if more
+/// than one wait in three is short...
+const SHORT_ADDS: u32 = 2;
+/// ...and gives up after so many long ones in a row.
+const BEST_OUTLOOK: u32 = 4;
+
+/// How many threads of the process are looking.
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// What one thread has learned from its last waits; only this thread uses it.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// From zero, where nothing but long waits is to be expected.
+    outlook: AtomicU32,
+}
+
+impl Patience {
+    /// Calls `block`, which returns when what is waited for has come, but looks before that whether
+    /// it comes soon.
+    #[inline]
+    pub(crate) fn wait(&self, has_come: impl Fn() -> bool, block: impl FnOnce()) {
+        self.wait_by(system_ns, most_at_once(), has_come, block);
+    }
+
+    fn wait_by(
+        &self,
+        now_ns: impl Fn() -> u64,
+        most_at_once: usize,
+        has_come: impl Fn() -> bool,
+        block: impl FnOnce(),
+    ) {
+        if has_come() {
+            return block();
+        }
+        let began_ns = now_ns();
+        let waited_ns = || now_ns().saturating_sub(began_ns);
+        let outlook = self.outlook.load(Relaxed);
+        let looked = outlook > 0 && look(most_at_once, &has_come, || waited_ns() < LOOK_NS);
+        let in_vain = looked && !has_come();
+        block();
+        // One that came in time, but while another thread kept the core, wasn't short.
+        let outlook = if !in_vain && waited_ns() < SHORT_NS {
+            (outlook + SHORT_ADDS).min(BEST_OUTLOOK)
+        } else {
+            outlook.saturating_sub(1)
+        };
+        self.outlook.store(outlook, Relaxed);
+    }
+}
+
+/// Looks until it has come, as long as `may_look`; false if too many do already.
+///
+/// Between two looks it lets others have the core. One of them may be the very thread that is waited
+/// for, and nobody has to wait for us; a pause instruction would keep the core from both.
+fn look(most_at_once: usize, has_come: impl Fn() -> bool, may_look: impl Fn() -> bool) -> bool {
+    let looks = LOOKING.fetch_add(1, Relaxed) < most_at_once;
+    if looks {
+        for _ in 0..ROUNDS {
+            thread::yield_now();
+            if has_come() || !may_look() {
+                break;
+            }
+        }
+    }
+    LOOKING.fetch_sub(1, Relaxed);
+    looks
+}
+
+/// No more than half of the cores are spent on looking, when many threads fall asleep at once. Two
+/// are allowed in any case: two that wait for each other in turn.
+fn most_at_once() -> usize {
+    static HALF: OnceLock<usize> = OnceLock::new();
+    *HALF
+        .get_or_init(|| thread::available_parallelism().map_or(2, |cores| (cores.get() / 2).max(2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How often it asks whether it has come, without a look.
+    const BLOCKS: u64 = 1;
+
+    /// Waits for what comes after `ns`, on a clock of which each reading takes a microsecond;
+    /// returns how often it asked whether it has come.
+    fn wait(patience: &Patience, ns: u64, most_at_once: usize) -> u64 {
+        let (now_ns, looks, blocked) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        let tick = || now_ns.replace(now_ns.get() + 1_000);
+        let has_come = || {
+            looks.set(looks.get() + 1);
+            now_ns.get() >= ns
+        };
+        let block = || {
+            now_ns.set(now_ns.get().max(ns));
+            blocked.set(true);
+        };
+        patience.wait_by(tick, most_at_once, has_come, block);
+        assert!(blocked.get(), "it has to take what has come");
+        looks.get()
+    }
+
+    #[test]
+    fn looks_only_if_the_last_waits_were_short() {
+        let patience = Patience::default();
+        let looks_until = |ns| wait(&patience, ns, usize::MAX) > BLOCKS;
+        assert!(!looks_until(5_000), "it knows nothing yet");
+        for round in 0..10 {
+            assert!(looks_until(5_000), "round {round}");
+        }
+        for round in 0..BEST_OUTLOOK {
+            assert!(looks_until(1_000_000), "after {round} long ones");
+        }
+        for round in 0..10 {
+            assert!(!looks_until(1_000_000), "nothing but long waits, round {round}");
+        }
+        assert!(!looks_until(5_000));
+        assert!(looks_until(5_000), "one short wait suffices");
+    }
+
+    #[test]
+    fn a_look_ends_when_it_has_come_or_takes_too_long() {
+        let patience = Patience::default();
+        wait(&patience, 5_000, usize::MAX);
+        let in_time = wait(&patience, 5_000, usize::MAX);
+        let in_vain = wait(&patience, 1_000_000, usize::MAX);
+        assert!(in_time > 2 && in_time < in_vain, "{in_time}, {in_vain}");
+        assert!(in_vain <= 2 + LOOK_NS / 1_000, "{in_vain}");
+    }
+
+    #[test]
+    fn a_look_in_vain_counts_as_a_long_wait() {
+        let patience = Patience::default();
+        let waits = (0..60).map(|_| wait(&patience, LOOK_NS + 2_000, usize::MAX));
+        let looked = waits.filter(|&looks| looks > BLOCKS).count();
+        assert!(looked <= 40, "{looked}");
+    }
+
+    #[test]
+    fn what_has_come_already_teaches_nothing() {
+        let patience = Patience::default();
+        assert_eq!(wait(&patience, 0, usize::MAX), BLOCKS);
+        assert_eq!(wait(&patience, 5_000, usize::MAX), BLOCKS);
+    }
+
+    #[test]
+    fn does_not_look_if_too_many_do() {
+        let patience = Patience::default();
+        assert_eq!(wait(&patience, 5_000, 0), BLOCKS);
+        assert_eq!(wait(&patience, 5_000, 0), BLOCKS);
+        assert!(wait(&patience, 5_000, usize::MAX) > BLOCKS, "it has learned all the same");
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_or_goes_backwards_ends_the_look() {
+        for step in [0, 1_000] {
+            let patience = Patience { outlook: AtomicU32::new(BEST_OUTLOOK) };
+            let (now_ns, looks) = (Cell::new(u64::MAX), Cell::new(0));
+            let tick = || now_ns.replace(now_ns.get() - step);
+            let has_come = || {
+                looks.set(looks.get() + 1);
+                false
+            };
+            patience.wait_by(tick, usize::MAX, has_come, || ());
+            assert_eq!(looks.get(), ROUNDS + 2);
+        }
+    }
+}
