@@ -21,8 +21,8 @@ pub(crate) fn prefetch<T>(_: *const T) {}
 pub(crate) struct Patience;
 
 impl Patience {
-    pub(crate) fn wait(&self, _: impl Fn() -> bool, block: impl FnOnce()) {
-        block();
+    pub(crate) fn wait<R>(&self, _: impl Fn() -> bool, block: impl FnOnce() -> R) -> R {
+        block()
     }
 }
 

@@ -39,17 +39,17 @@ impl Patience {
     /// Calls `block`, which returns when what is waited for has come, but looks before that whether
     /// it comes soon.
     #[inline]
-    pub(crate) fn wait(&self, has_come: impl Fn() -> bool, block: impl FnOnce()) {
-        self.wait_by(system_ns, most_at_once(), has_come, block);
+    pub(crate) fn wait<R>(&self, has_come: impl Fn() -> bool, block: impl FnOnce() -> R) -> R {
+        self.wait_by(system_ns, most_at_once(), has_come, block)
     }
 
-    fn wait_by(
+    fn wait_by<R>(
         &self,
         now_ns: impl Fn() -> u64,
         most_at_once: usize,
         has_come: impl Fn() -> bool,
-        block: impl FnOnce(),
-    ) {
+        block: impl FnOnce() -> R,
+    ) -> R {
         if has_come() {
             return block();
         }
@@ -58,7 +58,7 @@ impl Patience {
         let outlook = self.outlook.load(Relaxed);
         let looked = outlook > 0 && look(most_at_once, &has_come, || waited_ns() < LOOK_NS);
         let in_vain = looked && !has_come();
-        block();
+        let result = block();
         // One that came in time, but while another thread kept the core, wasn't short.
         let outlook = if !in_vain && waited_ns() < SHORT_NS {
             (outlook + SHORT_ADDS).min(BEST_OUTLOOK)
@@ -66,6 +66,7 @@ impl Patience {
             outlook.saturating_sub(1)
         };
         self.outlook.store(outlook, Relaxed);
+        result
     }
 }
 

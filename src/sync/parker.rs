@@ -10,7 +10,7 @@ use super::{AtomicU32, Condvar, Mutex, Ordering, Patience, has_given_up, wait_un
 const EMPTY: u32 = 0;
 /// A token lies there.
 const LEFT: u32 = 1;
-/// No token, and the owner blocks or is about to: one less than [`EMPTY`], see [`Parker::park_until`].
+/// No token, and the owner blocks or is about to: one less than [`EMPTY`], see [`Parker::take`].
 const BLOCKED: u32 = EMPTY.wrapping_sub(1);
 
 /// Blocks one thread until somebody leaves a token. A token left early is kept, a second is lost.
@@ -41,36 +41,39 @@ impl Parker {
     }
 
     /// Takes the token, waiting for it if need be.
-    ///
-    /// If it is likely to come soon, this looks for it some microseconds before it blocks, in which
-    /// leaving it costs no system call.
     pub(crate) fn park(&self) {
-        // Relaxed: only the owner takes the token, so one that is seen is still there for the take.
-        let has_come = || self.token.load(Ordering::Relaxed) == LEFT;
-        self.patience.wait(has_come, || {
-            self.park_until(None);
-        });
+        self.park_until(None);
     }
 
     /// Takes the token; false if `until` (real time) came first.
+    ///
+    /// Without a limit, and if the token is likely to come soon, this looks for it some microseconds
+    /// before it blocks, in which leaving it costs no system call.
+    pub(crate) fn park_until(&self, until: Option<Instant>) -> bool {
+        if until.is_some() {
+            let taken = self.take(until);
+            if !taken {
+                has_given_up();
+            }
+            return taken;
+        }
+        // Relaxed: only the owner takes the token, so one that is seen is still there for the take.
+        let has_come = || self.token.load(Ordering::Relaxed) == LEFT;
+        self.patience.wait(has_come, || self.take(None))
+    }
+
+    /// Takes the token, blocking for it if need be.
     ///
     /// Whichever way the token is taken, it is by a read-modify-write with Acquire, which pairs with
     /// the Release in [`unpark`](Self::unpark). It reads the last of all tokens left so far, and so
     /// sees what each of them tells of, since their swaps are one release sequence. By a load and a
     /// store, a token that comes in between would be lost with what it tells of.
-    pub(crate) fn park_until(&self, until: Option<Instant>) -> bool {
+    fn take(&self, until: Option<Instant>) -> bool {
         // From a token to none, or from none to blocked: either in one step.
-        if self.token.fetch_sub(1, Ordering::Acquire) == LEFT {
-            return true;
-        }
-        let taken = self.block_until(until);
-        if !taken {
-            has_given_up();
-        }
-        taken
+        self.token.fetch_sub(1, Ordering::Acquire) == LEFT || self.block_until(until)
     }
 
-    /// The same for a token that says "blocked".
+    /// The same once the token says "blocked".
     #[cold]
     fn block_until(&self, until: Option<Instant>) -> bool {
         let mut blocking = self.blocking.lock();
