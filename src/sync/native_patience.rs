@@ -88,12 +88,15 @@ fn look(most_at_once: usize, has_come: impl Fn() -> bool, may_look: impl Fn() ->
     looks
 }
 
-/// No more than half of the cores are spent on looking, when many threads fall asleep at once. Two
-/// are allowed in any case: two that wait for each other in turn.
+/// No more than half of the cores are spent on looking when many threads fall asleep at once. Some
+/// are allowed in any case: those that hand jobs to each other on a few cores.
 fn most_at_once() -> usize {
+    const IN_ANY_CASE: usize = 4;
     static HALF: OnceLock<usize> = OnceLock::new();
-    *HALF
-        .get_or_init(|| thread::available_parallelism().map_or(2, |cores| (cores.get() / 2).max(2)))
+    *HALF.get_or_init(|| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        (cores / 2).max(IN_ANY_CASE)
+    })
 }
 
 #[cfg(test)]
