@@ -44,5 +44,5 @@ pub(crate) mod stat {
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 }

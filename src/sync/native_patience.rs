@@ -6,7 +6,7 @@
 //! blocking for ever. To look instead costs CPU time, and is for nothing if the wait is long. What
 //! the next wait will be nobody knows; the last few are a good guess.
 
-use super::stat::{AtomicU32, AtomicUsize, Relaxed};
+use super::stat::{AtomicUsize, Relaxed};
 use super::{OnceLock, system_ns, thread};
 
 /// One looks for no longer than this, about what it costs both sides to block and to wake.
@@ -21,9 +21,9 @@ const SHORT_NS: u64 = 2 * LOOK_NS;
 
 /// What a short wait adds to the outlook, from which a long one takes one away: one looks if more
 /// than one wait in three is short...
-const SHORT_ADDS: u32 = 2;
+const SHORT_ADDS: usize = 2;
 /// ...and gives up after so many long ones in a row.
-const BEST_OUTLOOK: u32 = 4;
+const BEST_OUTLOOK: usize = 4;
 
 /// How many threads of the process are looking.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
@@ -32,7 +32,7 @@ static LOOKING: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     /// From zero, where nothing but long waits is to be expected.
-    outlook: AtomicU32,
+    outlook: AtomicUsize,
 }
 
 impl Patience {
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_clock_that_stands_still_or_goes_backwards_ends_the_look() {
         for step in [0, 1_000] {
-            let patience = Patience { outlook: AtomicU32::new(BEST_OUTLOOK) };
+            let patience = Patience { outlook: AtomicUsize::new(BEST_OUTLOOK) };
             let (now_ns, looks) = (Cell::new(u64::MAX), Cell::new(0));
             let tick = || now_ns.replace(now_ns.get() - step);
             let has_come = || {
