@@ -35,7 +35,7 @@ pub(crate) use parker::Parker;
 pub(crate) use patience::Patience;
 pub(crate) use types::*;
 
-#[cfg(any(unix, not(all(loom, feature = "loom"))))]
+#[cfg(unix)]
 pub(crate) use std::sync::OnceLock;
 
 /// Statistics and other things that only people read, and short locks around them in which nothing

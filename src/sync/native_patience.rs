@@ -7,7 +7,7 @@
 //! the next wait will be nobody knows; the last few are a good guess.
 
 use super::stat::{AtomicUsize, Relaxed};
-use super::{OnceLock, system_ns, thread};
+use super::{system_ns, thread};
 
 /// One looks for no longer than this, about what it costs both sides to block and to wake.
 /// `benches/README.md` has the measurements.
@@ -25,7 +25,11 @@ const SHORT_ADDS: usize = 2;
 /// ...and gives up after so many long ones in a row.
 const BEST_OUTLOOK: usize = 4;
 
-/// How many threads of the process are looking.
+/// So many threads of the process look at once at most, however many fall asleep together. More than
+/// that hand jobs to each other at the same instant only where there are jobs enough to find.
+const MOST_AT_ONCE: usize = 8;
+
+/// How many are looking. A forked child may begin with some that it doesn't have: then fewer look.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
 /// What one thread has learned from its last waits; only this thread uses it.
@@ -40,7 +44,7 @@ impl Patience {
     /// it comes soon.
     #[inline]
     pub(crate) fn wait<R>(&self, has_come: impl Fn() -> bool, block: impl FnOnce() -> R) -> R {
-        self.wait_by(system_ns, most_at_once(), has_come, block)
+        self.wait_by(system_ns, MOST_AT_ONCE, has_come, block)
     }
 
     fn wait_by<R>(
@@ -86,17 +90,6 @@ fn look(most_at_once: usize, has_come: impl Fn() -> bool, may_look: impl Fn() ->
     }
     LOOKING.fetch_sub(1, Relaxed);
     looks
-}
-
-/// No more than half of the cores are spent on looking when many threads fall asleep at once. Some
-/// are allowed in any case: those that hand jobs to each other on a few cores.
-fn most_at_once() -> usize {
-    const IN_ANY_CASE: usize = 4;
-    static HALF: OnceLock<usize> = OnceLock::new();
-    *HALF.get_or_init(|| {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        (cores / 2).max(IN_ANY_CASE)
-    })
 }
 
 #[cfg(test)]
