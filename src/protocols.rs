@@ -71,7 +71,7 @@ impl Ledger {
     pub fn with_lanes(capacity: usize, door_jobs: usize) -> (Self, Lanes) {
         let pressure = Arc::new(Pressure::new(1, 0));
         pressure.set_plan(door_jobs, u64::MAX);
-        let lanes = lanes::Lanes::new(1, capacity, u64::MAX, Law::Off, Arc::clone(&pressure));
+        let lanes = lanes::Lanes::new(capacity, u64::MAX, Law::Off, Arc::clone(&pressure));
         let ledger = ledger::Ledger::new(capacity, 0, &[], None, pressure);
         (Self(Arc::new(ledger)), Lanes(lanes))
     }
@@ -282,7 +282,7 @@ pub struct Lanes(lanes::Lanes);
 impl Lanes {
     pub fn new(capacity: usize) -> Self {
         let pressure = Arc::new(Pressure::new(1, 0));
-        Self(lanes::Lanes::new(1, capacity, u64::MAX, Law::Off, pressure))
+        Self(lanes::Lanes::new(capacity, u64::MAX, Law::Off, pressure))
     }
 
     pub fn push(&self, entry: Entry) {

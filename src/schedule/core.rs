@@ -108,7 +108,6 @@ impl Core {
             ),
             gauge: Gauge::new(cpu, settings.workers, StatArc::clone(&pressure)),
             lanes: Lanes::new(
-                settings.workers,
                 settings.capacity,
                 settings.ageing_bound_ns,
                 settings.law,

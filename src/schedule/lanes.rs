@@ -47,7 +47,6 @@ pub(crate) struct Lanes {
     published: CachePadded<Published>,
     pressure: Arc<Pressure>,
     law: Law,
-    workers: usize,
     ageing_bound_ns: u64,
 }
 
@@ -129,7 +128,6 @@ impl Lanes {
     ///
     /// The pressure tells the judge what was measured, and is told how many wait.
     pub(crate) fn new(
-        workers: usize,
         capacity: usize,
         ageing_bound_ns: u64,
         law: Law,
@@ -154,7 +152,6 @@ impl Lanes {
             }),
             pressure,
             law,
-            workers,
             ageing_bound_ns,
         }
     }
@@ -210,8 +207,8 @@ impl Lanes {
     }
 
     /// As [`take`](Self::take), with up to `most - 1` common jobs that come next in the normal lane, if the
-    /// first came from there: fewer, if others should have some, too. They are handed to `stow` under
-    /// the lock, before anybody can see that the lane has lost them.
+    /// first came from there. They are handed to `stow` under the lock, before anybody can see that the
+    /// lane has lost them.
     pub(crate) fn take_several(
         &self,
         floor: Priority,
@@ -228,8 +225,6 @@ impl Lanes {
         let taken = self.pop(&mut rings, lane, now_ns, false)?;
         let mut stowed = 0;
         if lane == Priority::Normal.lane() && self.law.is_stateless() {
-            let share = (1 + rings.lanes[lane].live).div_ceil(self.workers);
-            let most = most.min(share);
             let measured = self.measured();
             while stowed + 1 < most {
                 let next = self.pop_common(&mut rings, lane, now_ns, measured);
@@ -492,7 +487,7 @@ mod tests {
     }
 
     fn lanes(capacity: usize) -> Lanes {
-        Lanes::new(1, capacity, 100, Law::Off, Arc::new(Pressure::new(1, 0)))
+        Lanes::new(capacity, 100, Law::Off, Arc::new(Pressure::new(1, 0)))
     }
 
     /// Ends what was taken, as its block asks.

@@ -14,8 +14,6 @@ pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// No cache line is seen by a model.
-pub(crate) fn prefetch<T>(_: *const T) {}
 /// Nor does a look before blocking.
 #[derive(Debug, Default)]
 pub(crate) struct Patience;
@@ -25,6 +23,9 @@ impl Patience {
         block()
     }
 }
+
+/// No cache line is seen by a model.
+pub(crate) fn prefetch<T>(_: *const T) {}
 
 /// The same in nanoseconds.
 pub(crate) fn system_ns() -> u64 {
