@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::contain::{Contained, contain, drop_payload};
+use crate::sense::ticks;
 use crate::sync::{system_now, system_ns};
 
 /// Where the pool reads the time it judges by: deadlines, ageing, service time.
@@ -53,6 +54,10 @@ pub(crate) fn saturating_ns(duration: Duration) -> u64 {
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 
 /// The pool's time: nanoseconds since it was built, which fit in a word until the year 2600.
+///
+/// Without a clock of the user's, two threads may disagree by about a microsecond, and so may
+/// [`now_ns`](Self::now_ns) and an [`Instant`] read in the same moment: see [`ticks`]. Whoever
+/// subtracts saturates.
 pub(crate) struct Timeline {
     clock: Option<Contained<Box<dyn Clock>>>,
     epoch: Instant,
@@ -63,14 +68,18 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Starts at the present of `clock`, or of the system's monotonic clock.
     pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> Self {
+        // The first reading of a process takes longer than others: not on the way of a job.
+        ticks::now_ns();
+        // In this order, so that no deadline that has passed can seem to be still ahead.
+        let epoch_ns = system_ns();
         let epoch = clock.as_deref().map_or_else(system_now, read);
-        Self { clock: clock.map(Contained::new), epoch, epoch_ns: system_ns() }
+        Self { clock: clock.map(Contained::new), epoch, epoch_ns }
     }
 
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         match &self.clock {
-            None => system_ns().saturating_sub(self.epoch_ns),
+            None => ticks::now_ns().saturating_sub(self.epoch_ns),
             Some(clock) => self.now_ns_by(&***clock),
         }
     }

@@ -12,3 +12,19 @@ pub(crate) mod host;
 pub(crate) mod source;
 pub(crate) mod steady;
 mod text;
+#[cfg(all(
+    target_arch = "x86_64",
+    target_os = "linux",
+    not(miri),
+    not(all(loom, feature = "loom"))
+))]
+pub(crate) mod ticks;
+#[cfg(not(all(
+    target_arch = "x86_64",
+    target_os = "linux",
+    not(miri),
+    not(all(loom, feature = "loom"))
+)))]
+pub(crate) mod ticks {
+    pub(crate) use crate::sync::system_ns as now_ns;
+}
