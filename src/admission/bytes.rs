@@ -31,6 +31,7 @@ impl Bytes {
     }
 
     /// Takes so many; all or none. Without a maximum nothing is counted.
+    #[inline]
     pub(crate) fn take(&self, bytes: u64) -> bool {
         if bytes == 0 || self.max.is_none() {
             return true;

@@ -77,7 +77,7 @@ mod recycled {
     use std::ptr::{NonNull, null_mut};
 
     use super::{allocate_exactly, free_exactly};
-    use crate::sync::Mutex;
+    use crate::sync::{Mutex, prefetch};
     use crate::sync::stat::{AtomicUsize, Relaxed};
 
     /// Blocks that change hands at once.
@@ -156,6 +156,7 @@ mod recycled {
             // SAFETY: what a chain points to is a free block with a link in it, see `push`.
             self.first = unsafe { link.as_ref().next };
             self.len -= 1;
+            // Another core wrote the block that is taken next, and whoever takes it reads the link in it.
             prefetch(self.first);
             Some(link.cast())
         }
@@ -166,25 +167,6 @@ mod recycled {
                 unsafe { free_exactly(block, block_layout(class)) };
             }
         }
-    }
-
-    /// Begins to fetch the block that is taken next: another core wrote it last, and whoever takes it
-    /// reads the link in it. By then it is here.
-    #[inline]
-    fn prefetch(block: *const Link) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-
-            #[allow(unused_unsafe)] // Newer compilers may know it to be safe.
-            // SAFETY: a hint to the cache may name any address, also null: it neither faults nor
-            // changes anything that a program can see.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(block.cast());
-            }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = block;
     }
 
     /// One thread's free blocks of one size: `loaded` is used, `spare` is empty or full.

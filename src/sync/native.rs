@@ -28,8 +28,9 @@ pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing that the program could see, and does not fault whatever the
-    // address.
+    #[allow(unused_unsafe)] // Newer compilers may know it to be safe.
+    // SAFETY: a hint to the cache may name any address, also null: it neither faults nor changes
+    // anything that a program can see.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
