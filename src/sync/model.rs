@@ -16,7 +16,7 @@ pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
 
 /// Nor does a look before blocking.
 #[derive(Debug, Default)]
-pub(crate) struct Patience;
+pub(crate) struct Patience {}
 
 impl Patience {
     pub(crate) fn wait<R>(&self, _: impl Fn() -> bool, block: impl FnOnce() -> R) -> R {
