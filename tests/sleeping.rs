@@ -83,7 +83,8 @@ fn a_job_wakes_a_worker_whatever_queue_it_goes_to() {
 #[test]
 fn jobs_submitted_at_once_from_many_threads_all_run() {
     for workers in [1, 2, 8] {
-        let pool = Pool::new(workers, 8).unwrap();
+        // A job has its slot for a moment longer than its submitter waits: one on each worker, at most.
+        let pool = Pool::new(workers, workers + 3).unwrap();
         let start = Arc::new(Barrier::new(3));
         let submitters: Vec<_> = (0..3)
             .map(|_| {
