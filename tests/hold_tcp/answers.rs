@@ -1,6 +1,7 @@
 //! Refused clients read their whole answer: those who send much, read slowly, have closed their
 //! sending side, or read only when they have sent everything.
 
+use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::thread;
@@ -33,19 +34,28 @@ fn delayed_close_cuts_off_data_still_to_be_written() {
     let _watchdog = watchdog();
     let (builder, clock) = by_hand();
     let (net, refusal) = (Loopback::new(), builder.build().unwrap());
-    let (mut client, server) = net.connect_narrow();
+    let (client, server) = net.connect_narrow();
     let sent: Vec<u8> = (0..MIB).map(|at| (at / 7) as u8).collect();
     refusal.refuse(server, sent.clone());
     assert!(refusal.snapshot().unwritten_bytes > 0, "more than the system takes");
-    let mut received = vec![0; MIB];
-    for piece in received.chunks_mut(MIB / 64) {
+    // It never blocks in a read: nobody else would go on with the answer.
+    client.set_nonblocking(true).unwrap();
+    let (received, total) = (RefCell::new(vec![0; MIB]), Cell::new(0));
+    for piece in 1..=64 {
         // 16 KiB in 15.6 ms.
-        client.read_exact(piece).unwrap();
+        let end = piece * MIB / 64;
+        step_until(&refusal, "the next piece comes", |_| {
+            let mut received = received.borrow_mut();
+            let read = (&client).read(&mut received[total.get()..end]);
+            total.set(total.get() + read.unwrap_or(0));
+            total.get() == end
+        });
         clock.advance(15 * MS);
         refusal.step();
     }
-    assert!(received == sent);
-    assert_eq!(client.read(&mut [0]).unwrap(), 0, "and the end");
+    assert!(received.into_inner() == sent);
+    let is_over = |_: &_| (&client).read(&mut [0]).is_ok_and(|bytes| bytes == 0);
+    step_until(&refusal, "and the end", is_over);
     drop(client);
     step_until(&refusal, "it has ended", |now| now.held == 0);
     // Once the client's system had all of it, the client had 100 ms to close, as any other.
