@@ -36,7 +36,7 @@ use submitter::{Mix, Submitter};
 use weirpool::{Reason, ShedReason, Shutdown};
 
 /// After so long without any job ending, something hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is done until the next pause.
 struct Round {
