@@ -77,8 +77,8 @@ mod recycled {
     use std::ptr::{NonNull, null_mut};
 
     use super::{allocate_exactly, free_exactly};
-    use crate::sync::{Mutex, prefetch};
     use crate::sync::stat::{AtomicUsize, Relaxed};
+    use crate::sync::{Mutex, prefetch};
 
     /// Blocks that change hands at once.
     const BATCH: usize = 32;

@@ -11,6 +11,6 @@ mod state;
 
 pub(crate) use block::Reservation;
 pub(crate) use cell::JobCell;
-pub(crate) use raw::{Ended, JobRef, JobView, Origin, Running, Seized};
+pub(crate) use raw::{Ended, JobRef, JobView, Origin, Running, Seized, UNPLACED};
 pub(crate) use receiver::Receiver;
 pub(crate) use state::Outcome;

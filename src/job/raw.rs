@@ -143,6 +143,11 @@ impl Header {
         partition::Index::of_code(self.partition)
     }
 
+    /// Whether a handle or a scope may wait for its end.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.flags.is_scoped() || !self.state.is_detached()
+    }
+
     pub(crate) fn state(&self) -> &State {
         &self.state
     }

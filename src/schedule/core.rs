@@ -485,6 +485,11 @@ impl Core {
     pub(crate) fn wait_for_scoped(&self, job: &JobRef) {
         // A forked child has no thread that could still run it.
         if !self.is_forked() {
+            Worker::with_current(|worker| {
+                if let Some(worker) = worker.filter(|worker| worker.is_of(self)) {
+                    worker.help(job);
+                }
+            });
             self.scoped_ended.wait(None, || job.state().outcome().is_some());
         }
     }

@@ -5,15 +5,16 @@
 //! deque counts its tombstones, and its owner sweeps them at a push once they are more than half of
 //! the entries and [`SPARE_TOMBSTONES`] besides: so they are bounded, whatever a body does.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use crossbeam_utils::CachePadded;
 
 use super::handful::Handful;
-use crate::job::JobRef;
+use super::newest::Newest;
+use crate::job::{JobRef, UNPLACED};
 use crate::policy::ageing::{NEVER, due_at};
-use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
-use crate::sync::{Owner, Thief, deque};
+use crate::sync::stat::{AtomicU64 as Figure, AtomicUsize, Relaxed};
+use crate::sync::{AtomicU64, Ordering, Owner, Thief, deque};
 
 /// Tombstones a deque may have beyond half of its entries before it is swept.
 const SPARE_TOMBSTONES: usize = 64;
@@ -39,6 +40,9 @@ pub(crate) fn home_of(job: &JobRef) -> Option<usize> {
 pub(crate) struct Shelf {
     handful: Handful,
     thief: Thief<JobRef>,
+    /// The place of the job at the bottom of the worker's stack, if the deque was empty when that began;
+    /// else [`UNPLACED`].
+    root: CachePadded<AtomicU64>,
     figures: CachePadded<Figures>,
 }
 
@@ -46,17 +50,16 @@ pub(crate) struct Shelf {
 struct Figures {
     /// May wrap below zero for an instant: a thief can meet a tombstone before it is counted.
     tombstones: AtomicUsize,
-    pushed: AtomicU64,
+    pushed: Figure,
     /// When the deque became non-empty or was last served by its owner or a thief.
-    waiting_since_ns: AtomicU64,
+    waiting_since_ns: Figure,
 }
 
 /// The worker's own side of its deque.
 pub(crate) struct Nest {
     owner: Owner<JobRef>,
     worker: usize,
-    /// The place of the job pushed last.
-    last_pushed: Cell<u64>,
+    newest: Newest,
     /// Room for a sweep, kept so that a sweep allocates at most when it is the largest so far.
     swept: RefCell<Vec<JobRef>>,
 }
@@ -66,13 +69,13 @@ pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
     let (owner, thief) = deque();
     let figures = CachePadded::new(Figures {
         tombstones: AtomicUsize::new(0),
-        pushed: AtomicU64::new(0),
-        waiting_since_ns: AtomicU64::new(NEVER),
+        pushed: Figure::new(0),
+        waiting_since_ns: Figure::new(NEVER),
     });
-    let last_pushed = Cell::new(u64::MAX);
+    let root = CachePadded::new(AtomicU64::new(UNPLACED));
     (
-        Nest { owner, worker, last_pushed, swept: RefCell::default() },
-        Shelf { handful: Handful::new(), thief, figures },
+        Nest { owner, worker, newest: Newest::new(), swept: RefCell::default() },
+        Shelf { handful: Handful::new(), thief, root, figures },
     )
 }
 
@@ -92,6 +95,37 @@ impl Shelf {
         let job = self.handful.steal().or_else(|| self.thief.steal())?;
         self.note_taken(&job, now_ns);
         Some(job)
+    }
+
+    /// Whether there is something in the deque.
+    pub(crate) fn has_nested(&self) -> bool {
+        !self.thief.is_empty()
+    }
+
+    /// As [`steal`](Self::steal), from the deque alone.
+    pub(crate) fn steal_nested(&self, now_ns: u64) -> Option<JobRef> {
+        let job = self.thief.steal()?;
+        self.note_taken(&job, now_ns);
+        Some(job)
+    }
+
+    /// The place of the present root.
+    pub(crate) fn root(&self) -> u64 {
+        self.root.load(Ordering::Relaxed)
+    }
+
+    /// Makes the root that was there before the present one again.
+    pub(crate) fn set_root(&self, place: u64) {
+        self.root.store(place, Ordering::Relaxed);
+    }
+
+    /// Whether the worker began this job at the bottom of its stack, with an empty deque, and no other
+    /// since.
+    ///
+    /// Relaxed: whoever asks in order to know where an entry comes from has taken that before. The deque's own
+    /// edge, from push to theft, then shows it the root under which the entry was pushed, or a later one.
+    pub(crate) fn is_root(&self, job: &JobRef) -> bool {
+        self.root() == job.place()
     }
 
     /// Notes that an entry was taken; a tombstone serves nobody.
@@ -129,6 +163,19 @@ impl Shelf {
 }
 
 impl Nest {
+    /// Notes which job is the root of what is pushed from now on, before it can push any.
+    #[inline]
+    pub(crate) fn begin_root(&self, job: &JobRef, shelf: &Shelf) {
+        let root = if self.owner.is_empty() { job.place() } else { UNPLACED };
+        shelf.root.store(root, Ordering::Relaxed);
+    }
+
+    /// Pushes a job that was taken out of another deque, to which its place still leads.
+    pub(crate) fn push_adopted(&self, job: JobRef) {
+        self.newest.pushed(job.place());
+        self.owner.push(job);
+    }
+
     /// Pushes a job, sweeping first if tombstones have piled up.
     pub(crate) fn push(&self, job: JobRef, shelf: &Shelf, now_ns: u64) {
         let waiting = self.owner.len();
@@ -140,7 +187,7 @@ impl Nest {
         let pushed = shelf.figures.pushed.load(Relaxed);
         shelf.figures.pushed.store(pushed + 1, Relaxed);
         let place = place_of(self.worker, pushed);
-        self.last_pushed.set(place);
+        self.newest.pushed(place);
         job.set_place(place);
         self.owner.push(job);
     }
@@ -148,7 +195,12 @@ impl Nest {
     /// Takes the newest entry, which may be a tombstone.
     #[inline]
     pub(crate) fn pop(&self) -> Option<JobRef> {
-        self.owner.pop()
+        let job = self.owner.pop();
+        match job {
+            Some(_) => self.newest.popped(),
+            None => self.newest.clear(),
+        }
+        job
     }
 
     /// Takes the entry of a started or seized job out if it is the newest, else leaves it as a
@@ -156,10 +208,10 @@ impl Nest {
     ///
     /// The owner can't look at the newest without taking it, and an entry that is out for an instant
     /// may be missed by a worker that then goes to sleep. So it takes one only where that can be no
-    /// other: thieves take the oldest first, so if the one pushed last is gone, all are.
+    /// other, see [`Newest`].
     pub(crate) fn retract(&self, job: &JobRef, shelf: &Shelf) {
-        if job.place() == self.last_pushed.get() {
-            if let Some(newest) = self.owner.pop() {
+        if self.newest.is(job.place()) {
+            if let Some(newest) = self.pop() {
                 debug_assert!(newest.is_same(job), "an older entry outlived a newer one");
                 return;
             }
@@ -180,7 +232,7 @@ impl Nest {
     #[cold]
     pub(crate) fn sweep(&self, shelf: &Shelf) {
         let mut swept = self.swept.borrow_mut();
-        while let Some(job) = self.owner.pop() {
+        while let Some(job) = self.pop() {
             if job.state().is_queued() {
                 swept.push(job);
             } else {
@@ -188,6 +240,7 @@ impl Nest {
             }
         }
         while let Some(job) = swept.pop() {
+            self.newest.pushed(job.place());
             self.owner.push(job);
         }
     }

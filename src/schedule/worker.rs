@@ -202,6 +202,21 @@ impl Worker {
         unsafe { self.body.get().as_ref() }.copied()
     }
 
+    /// A job that this worker helps with begins; returns the root that was there before.
+    pub(super) fn begin_root(&self, job: &JobRef) -> u64 {
+        let before = self.shelf().root();
+        self.nest.begin_root(job, self.shelf());
+        before
+    }
+
+    pub(super) fn end_root(&self, before: u64) {
+        self.shelf().set_root(before);
+    }
+
+    pub(super) fn shelves(&self) -> &[Shelf] {
+        &self.core.shelves
+    }
+
     fn shelf(&self) -> &Shelf {
         &self.core.shelves[self.index]
     }
@@ -442,7 +457,7 @@ impl Worker {
     // ── One job ─────────────────────────────────────────────────────────────────────────────
 
     /// Runs the job, or sheds it, or buries what is left of it. Returns the time afterwards.
-    fn take_up(&self, Taken { job, overdue }: Taken, now_ns: u64) -> u64 {
+    pub(super) fn take_up(&self, Taken { job, overdue }: Taken, now_ns: u64) -> u64 {
         let unrun = if self.core.stop.is_discarding() {
             Some(Outcome::Discarded)
         } else if job.deadline_ns() <= now_ns {
@@ -477,6 +492,9 @@ impl Worker {
             partition: job.partition(),
             queued_for_ns: started_ns.saturating_sub(job.enqueued_ns()),
         };
+        if body.parent.is_null() {
+            self.nest.begin_root(job, self.shelf());
+        }
         self.body.set(&raw const body);
         let parents_in_place_ns = self.in_place_ns.replace(0);
         self.counted().started();
@@ -512,10 +530,15 @@ impl Worker {
         if !job.state().is_queued() {
             return InPlace::Elsewhere;
         }
-        if self.stack.remaining() < self.stack.reserve() {
+        if !self.is_stack_ample() {
             return InPlace::TooDeep;
         }
         self.run_won(job)
+    }
+
+    /// Whether there is room for one more body.
+    pub(super) fn is_stack_ample(&self) -> bool {
+        self.stack.remaining() >= self.stack.reserve()
     }
 
     /// Whether the job's body is on this thread's stack.
@@ -567,6 +590,7 @@ impl Worker {
         let in_place = self.run_in_place(job);
         if in_place == InPlace::Elsewhere {
             self.wake_peer();
+            self.help(job);
         }
         in_place
     }
@@ -585,6 +609,12 @@ impl Worker {
         } else {
             self.core.retract(job);
         }
+    }
+
+    /// Queues a job that was taken out of another worker's deque.
+    pub(super) fn adopt(&self, job: JobRef) {
+        self.nest.push_adopted(job);
+        self.core.announce();
     }
 
     /// Queues a job that the present body submits.

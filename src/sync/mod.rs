@@ -32,7 +32,7 @@ pub(crate) use bell::{Bell, Place};
 pub(crate) use deque::{Owner, Thief, deque};
 pub(crate) use parker::Parker;
 #[cfg(not(all(loom, feature = "loom")))]
-pub(crate) use patience::Patience;
+pub(crate) use patience::{Patience, look_until};
 pub(crate) use types::*;
 
 #[cfg(unix)]

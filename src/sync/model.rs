@@ -14,6 +14,11 @@ pub(crate) fn spin_until(_: impl FnMut() -> bool) -> bool {
     false
 }
 
+/// The same of a longer look.
+pub(crate) fn look_until(_: impl Fn() -> bool) -> bool {
+    false
+}
+
 /// Nor does a look before blocking.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {}

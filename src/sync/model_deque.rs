@@ -99,6 +99,10 @@ impl<T> Owner<T> {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl<T> Thief<T> {

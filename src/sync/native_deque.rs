@@ -30,6 +30,11 @@ impl<T> Owner<T> {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl<T> Thief<T> {

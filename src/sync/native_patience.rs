@@ -12,6 +12,8 @@ use super::{system_ns, thread};
 /// One looks for no longer than this, about what it costs both sides to block and to wake.
 /// `benches/README.md` has the measurements.
 const LOOK_NS: u64 = 10_000;
+/// One who would miss what comes, since nobody can wake him for it, looks longer.
+const LONG_LOOK_NS: u64 = 5 * LOOK_NS;
 /// For as many rounds at most, should the clock stand still.
 const ROUNDS: u32 = 1_000;
 
@@ -72,6 +74,14 @@ impl Patience {
         self.outlook.store(outlook, Relaxed);
         result
     }
+}
+
+/// Looks for as long as it takes to run some short jobs; true once `ready` is. For who can't be woken
+/// for what he waits for.
+pub(crate) fn look_until(ready: impl Fn() -> bool) -> bool {
+    let began_ns = system_ns();
+    let may_look = || system_ns().saturating_sub(began_ns) < LONG_LOOK_NS;
+    look(MOST_AT_ONCE, &ready, may_look) && ready()
 }
 
 /// Looks until it has come, as long as `may_look`; false if too many do already.
