@@ -274,6 +274,16 @@ impl Lanes {
         rings.lanes[lane].pop().map(|popped| popped.job)
     }
 
+    /// Whether a job that was taken before is to be shed now.
+    pub(crate) fn is_overdue(&self, job: &JobRef, now_ns: u64) -> bool {
+        self.law != Law::Off && {
+            let lane = job.priority().lane();
+            let may_be_shed = !job.is_exempt();
+            let wait = Wait { lane, enqueued_ns: job.enqueued_ns(), may_be_shed };
+            self.lock().judge.takes(wait, now_ns, self.measured())
+        }
+    }
+
     fn measured(&self) -> Measured {
         Measured {
             mean_service_ns: self.pressure.mean_service_ns(),

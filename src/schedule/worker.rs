@@ -28,6 +28,10 @@ const FAIR_EVERY: u32 = 32;
 /// Of short jobs, the CPU time of one in so many picks is measured.
 const MEASURE_EVERY: u32 = 256;
 
+/// Whether a job in hand has waited too long is asked again if it has been there for longer than this:
+/// then it is behind one that was not short.
+const JUDGED_FOR_NS: u64 = 100_000;
+
 /// A worker that is one too many looks this often whether it still is; once in a slice of
 /// [`active_at`].
 const STAND_BY_LOOK: Duration = Duration::from_millis(10);
@@ -51,6 +55,8 @@ pub(crate) struct Worker {
     searching: Cell<bool>,
     turns: Turns,
     picks: Cell<u32>,
+    /// When it took its handful.
+    stowed_ns: Cell<u64>,
     /// Where in its handful the next job is, if there is one left.
     next_in_hand: Cell<usize>,
     /// Time spent in jobs run in place under the present body, which isn't its own.
@@ -156,6 +162,7 @@ impl Worker {
             searching: Cell::new(false),
             turns: Turns::default(),
             picks: Cell::new(0),
+            stowed_ns: Cell::new(0),
             next_in_hand: Cell::new(0),
             in_place_ns: Cell::new(0),
             gathered: RefCell::new(Gathered::new()),
@@ -334,7 +341,7 @@ impl Worker {
         }
         let bound_ns = self.core.settings.ageing_bound_ns;
         let mut due = self.core.shelves.iter().filter(|shelf| shelf.is_due(now_ns, bound_ns));
-        due.find_map(|shelf| self.steal_live(shelf, now_ns)).map(Taken::from)
+        due.find_map(|shelf| self.steal_live(shelf, now_ns)).map(|job| self.stolen(job, now_ns))
     }
 
     /// The oldest entry of a deque that isn't a tombstone.
@@ -361,7 +368,7 @@ impl Worker {
         let newest = self.pick_newest(now_ns).map(Taken::from);
         newest
             .or_else(|| self.pick_normal(now_ns))
-            .or_else(|| self.steal(now_ns).map(Taken::from))
+            .or_else(|| self.steal(now_ns))
             .or_else(|| self.lanes().take(Priority::Low, now_ns))
     }
 
@@ -371,7 +378,9 @@ impl Worker {
         let handful = self.shelf().handful();
         if let Some(job) = handful.next(&self.next_in_hand) {
             self.shelf().note_taken(&job, now_ns);
-            return Some(Taken::from(job));
+            let in_hand_ns = now_ns.saturating_sub(self.stowed_ns.get());
+            let is_judged = in_hand_ns <= JUDGED_FOR_NS;
+            return Some(if is_judged { job.into() } else { self.judge_again(job, now_ns) });
         }
         let most = worth_taking(self.core.pressure.mean_service_ns());
         let mut stowed = 0;
@@ -381,9 +390,25 @@ impl Worker {
         });
         if stowed > 0 {
             self.next_in_hand.set(0);
+            self.stowed_ns.set(now_ns);
             self.shelf().note_served(now_ns);
         }
         first
+    }
+
+    /// A job of the lanes that was in a hand: it may have waited since behind one that was not short.
+    #[cold]
+    fn judge_again(&self, job: JobRef, now_ns: u64) -> Taken {
+        let overdue = self.lanes().is_overdue(&job, now_ns);
+        Taken { job, overdue }
+    }
+
+    /// What was stolen: a job that was submitted inside, which nobody judges, or one out of a hand.
+    fn stolen(&self, job: JobRef, now_ns: u64) -> Taken {
+        match nested::home_of(&job) {
+            Some(_) => Taken::from(job),
+            None => self.judge_again(job, now_ns),
+        }
     }
 
     #[inline]
@@ -397,13 +422,13 @@ impl Worker {
     fn pick_oldest(&self, now_ns: u64) -> Option<Taken> {
         match (self.picks.get() / FAIR_EVERY) % 3 {
             0 => self.pick_normal(now_ns),
-            1 => self.shelf().steal(now_ns).map(Taken::from),
-            _ => self.steal(now_ns).map(Taken::from),
+            1 => self.shelf().steal(now_ns).map(|job| self.stolen(job, now_ns)),
+            _ => self.steal(now_ns),
         }
     }
 
     /// The oldest entry of some other worker's deque, from a random one on.
-    fn steal(&self, now_ns: u64) -> Option<JobRef> {
+    fn steal(&self, now_ns: u64) -> Option<Taken> {
         let shelves = &self.core.shelves;
         if shelves.len() == 1 {
             return None;
@@ -413,6 +438,7 @@ impl Worker {
             .map(|offset| (start + offset) % shelves.len())
             .filter(|&victim| victim != self.index)
             .find_map(|victim| shelves[victim].steal(now_ns))
+            .map(|job| self.stolen(job, now_ns))
     }
 
     /// The search is over. The last searcher sees to it that what was pushed meanwhile, relying on
