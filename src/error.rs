@@ -111,21 +111,15 @@ impl fmt::Display for Reason {
 pub struct Refusal {
     /// The first reason that applied.
     pub reason: Reason,
-    pub(crate) backlog: Backlog,
-}
-
-/// What the wait of a new job depends on, as it stood at the refusal.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Backlog {
-    pub(crate) jobs: u32,
-    pub(crate) workers: u32,
-    /// Zero before the first job.
-    pub(crate) mean_service_ns: u64,
+    /// As it was at the refusal; zero if nothing is known of service times. In one word, so that a
+    /// refusal fits in two registers.
+    drain_ns: f64,
 }
 
 impl Refusal {
-    pub(crate) fn new(reason: Reason, backlog: Backlog) -> Self {
-        Self { reason, backlog }
+    #[inline]
+    pub(crate) fn new(reason: Reason, drain_ns: f64) -> Self {
+        Self { reason, drain_ns }
     }
 
     /// The first reason that applied.
@@ -140,13 +134,11 @@ impl Refusal {
     /// Computed when asked. None if trying again can't help (closed, forked, deadline) or if no
     /// job has ended yet, so that nothing is known of service times.
     pub fn retry_after(&self) -> Option<Duration> {
-        let Backlog { jobs, workers, mean_service_ns } = self.backlog;
-        if !self.reason.is_temporary() || mean_service_ns == 0 {
+        if !self.reason.is_temporary() || self.drain_ns == 0.0 {
             return None;
         }
-        let drain_ns = mean_service_ns as f64 * f64::from(jobs.max(1)) / f64::from(workers.max(1));
         let spread = 1.0 + 0.5 * fastrand::f64();
-        Some(Duration::from_nanos((drain_ns * spread) as u64))
+        Some(Duration::from_nanos((self.drain_ns * spread) as u64))
     }
 }
 

@@ -162,9 +162,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let core = self.pool.core();
         assert!(Arc::ptr_eq(core, spec.pool().core()), "the spec is one of another pool");
         let ask = spec.ask();
-        let slot = match core.admit(ask) {
+        let slot = match core.admit(&ask) {
             Ok(slot) => slot,
-            Err(refusal) => return Err(Rejected::new(f, refusal)),
+            Err(reason) => return Err(Rejected::new(f, core.refuse(reason))),
         };
         let number = self.numbers.fetch_add(1, Relaxed);
         // The payload of a panic is kept here, for whoever joins or else for the scope's own end; what
@@ -175,7 +175,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
                 resume_unwind(Box::new(()))
             })
         };
-        let origin = Origin { scoped: true, ..Core::origin(core, ask, slot.holding()) };
+        let origin = Origin { scoped: true, ..Core::origin(core, &ask) };
         // SAFETY: what the body and its result borrow outlives `Pool::scope`, which returns only
         // when the job has ended (`wait_for_all`). By then the body is gone, and the result is gone
         // or belongs to the handle, which carries `'scope`.

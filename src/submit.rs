@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::admission::ledger::{Holding, Slot};
+use crate::admission::ledger::Slot;
 use crate::admission::{Ask, Checks, Membership, partition};
 use crate::error::{Refusal, Rejected};
 use crate::handle::JobHandle;
@@ -169,7 +169,7 @@ impl<'a> JobSpec<'a> {
     /// [`Refusal`] if there is no slot.
     pub fn try_reserve(self) -> Result<Permit, Refusal> {
         let ask = self.ask();
-        self.pool.core().reserve(ask, 1)?;
+        self.pool.core().reserve(&ask, 1)?;
         Ok(Permit { pool: Some(self.pool.clone()), ask })
     }
 
@@ -179,7 +179,7 @@ impl<'a> JobSpec<'a> {
     /// [`Refusal`] if there are not so many slots; then none is taken.
     pub fn try_reserve_many(self, count: usize) -> Result<Vec<Permit>, Refusal> {
         let ask = self.ask();
-        self.pool.core().reserve(ask, count)?;
+        self.pool.core().reserve(&ask, count)?;
         Ok((0..count).map(|_| Permit { pool: Some(self.pool.clone()), ask }).collect())
     }
 
@@ -266,9 +266,9 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    match core.admit(ask) {
-        Ok(slot) => Ok(submit(core, slot, ask, f)),
-        Err(refusal) => Err(Rejected::new(f, refusal)),
+    match core.admit(&ask) {
+        Ok(slot) => Ok(submit(core, slot, &ask, f)),
+        Err(reason) => Err(Rejected::new(f, core.refuse(reason))),
     }
 }
 
@@ -285,9 +285,9 @@ where
     T: Send + 'static,
 {
     let (core, ask) = (job.pool.core(), job.ask());
-    match core.admit(ask) {
-        Ok(slot) => Ok(submit(core, slot, ask, wrap(f))),
-        Err(refusal) => Err(Rejected::new(f, refusal)),
+    match core.admit(&ask) {
+        Ok(slot) => Ok(submit(core, slot, &ask, wrap(f))),
+        Err(reason) => Err(Rejected::new(f, core.refuse(reason))),
     }
 }
 
@@ -297,36 +297,27 @@ pub(crate) fn try_spawn<F>(core: &Arc<Core>, ask: Ask, f: F) -> Result<(), Rejec
 where
     F: FnOnce() + Send + 'static,
 {
-    match core.admit(ask) {
+    match core.admit(&ask) {
         Ok(slot) => {
-            let job = JobRef::detached(f, Core::origin(core, ask, slot.holding()));
+            let job = JobRef::detached(f, Core::origin(core, &ask));
             core.push(slot, job);
             Ok(())
         }
-        Err(refusal) => Err(Rejected::new(f, refusal)),
+        Err(reason) => Err(Rejected::new(f, core.refuse(reason))),
     }
 }
 
 /// Makes the job and queues it.
 #[inline]
-pub(crate) fn submit<F, T>(core: &Arc<Core>, slot: Slot<'_>, ask: Ask, f: F) -> JobHandle<T>
+pub(crate) fn submit<F, T>(core: &Arc<Core>, slot: Slot<'_>, ask: &Ask, f: F) -> JobHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
     // SAFETY: neither the body nor its result borrows anything.
-    let (job, receiver) = unsafe { Receiver::new_job(f, Core::origin(core, ask, slot.holding())) };
+    let (job, receiver) = unsafe { Receiver::new_job(f, Core::origin(core, ask)) };
     core.push(slot, job);
     JobHandle::new(receiver, core.born())
-}
-
-/// What a permit that was given for `ask` holds beyond its slot.
-pub(crate) fn holding(ask: Ask) -> Holding {
-    let partition = match ask.partition {
-        Some(Membership::Of(index)) => Some(index),
-        Some(Membership::Foreign) | None => None,
-    };
-    Holding { partition, bytes: ask.bytes }
 }
 
 /// One partition of one pool, from [`Pool::partition`].
@@ -380,8 +371,8 @@ impl Permit {
     {
         let pool = self.pool.take().expect("only taken by value");
         let core = pool.core();
-        match core.redeem(holding(self.ask)) {
-            Ok(slot) => Ok(submit(core, slot, self.ask, f)),
+        match core.redeem(self.ask.holding()) {
+            Ok(slot) => Ok(submit(core, slot, &self.ask, f)),
             Err(refusal) => Err(Rejected::new(f, refusal)),
         }
     }
@@ -391,7 +382,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         // In a forked child the lines' lock may be held for ever by a thread that doesn't exist.
         if let Some(pool) = self.pool.as_ref().filter(|pool| !pool.core().is_forked()) {
-            pool.core().ledger.cancel_permit(holding(self.ask));
+            pool.core().ledger.cancel_permit(self.ask.holding());
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::pool::Pool;
 use crate::schedule::inside::is_inside;
 use crate::schedule::{Core, Shutdown, ShutdownReport};
 use crate::sense::clock::NO_DEADLINE;
-use crate::submit::{holding, submit};
+use crate::submit::submit;
 use crate::sync::{Alarm, Arc, Parker, Place};
 
 /// A submit that waits for a slot, from [`Pool::submit`]: a future for any runtime.
@@ -92,18 +92,18 @@ where
     fn enter(&mut self) -> Result<Waiting, Result<JobHandle<T>, Rejected<F>>> {
         let Self { pool, ask, job, .. } = self;
         let core = pool.core();
-        let reason = match core.try_admit(*ask) {
-            Ok(slot) => return Err(settle(core, *ask, job, Ok(slot))),
+        let reason = match core.admit(ask) {
+            Ok(slot) => return Err(settle(core, ask, job, Ok(slot))),
             Err(reason) => reason,
         };
         if !may_wait(reason) {
-            return Err(settle(core, *ask, job, Err(core.refuse(reason))));
+            return Err(settle(core, ask, job, Err(core.refuse(reason))));
         }
-        match core.claim(*ask) {
+        match core.claim(ask) {
             Ok(claim) => {
                 Ok(Waiting { ticket: core.ledger.waiters().join(&core.ledger, claim), reason })
             }
-            Err(refusal) => Err(settle(core, *ask, job, Err(refusal))),
+            Err(refusal) => Err(settle(core, ask, job, Err(refusal))),
         }
     }
 
@@ -114,18 +114,18 @@ where
         ask.checks = Checks::Bounds;
         let expired = ask.deadline_ns != NO_DEADLINE && core.time.now_ns() >= ask.deadline_ns;
         let slot = if expired {
-            core.ledger.cancel_permit(holding(*ask));
+            core.ledger.cancel_permit(ask.holding());
             Err(core.refuse(Reason::Deadline))
         } else {
-            core.redeem(holding(*ask))
+            core.redeem(ask.holding())
         };
-        settle(core, *ask, job, slot)
+        settle(core, ask, job, slot)
     }
 
     fn refused(&mut self, reason: Reason) -> Result<JobHandle<T>, Rejected<F>> {
         let Self { pool, ask, job, .. } = self;
         let core = pool.core();
-        settle(core, *ask, job, Err(core.refuse(reason)))
+        settle(core, ask, job, Err(core.refuse(reason)))
     }
 
     /// Waits on this thread; when the time is up, refuses with the reason it waited on.
@@ -137,7 +137,9 @@ where
     ) -> Result<JobHandle<T>, Rejected<F>> {
         if is_inside(self.pool.core()) {
             let Self { pool, ask, job, .. } = &mut self;
-            return settle(pool.core(), *ask, job, pool.core().admit(*ask));
+            let core = pool.core();
+            let slot = core.admit(ask).map_err(|reason| core.refuse(reason));
+            return settle(core, ask, job, slot);
         }
         let parker = Parker::of_this_thread();
         let waker = parker.waker();
@@ -172,7 +174,7 @@ impl<F, T> Submit<F, T> {
 /// Submits the job with its slot, or gives it back.
 fn settle<F, T>(
     core: &Arc<Core>,
-    ask: Ask,
+    ask: &Ask,
     job: &mut Option<F>,
     slot: Result<Slot<'_>, Refusal>,
 ) -> Result<JobHandle<T>, Rejected<F>>

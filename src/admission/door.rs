@@ -19,6 +19,19 @@ pub(crate) struct Ask {
     pub(crate) checks: Checks,
 }
 
+impl Ask {
+    /// What a job that asks so holds beyond its slot, once it has one.
+    #[inline]
+    pub(crate) fn holding(&self) -> Holding {
+        let partition = match self.partition {
+            Some(Membership::Of(index)) => Some(index),
+            // It is refused.
+            Some(Membership::Foreign) | None => None,
+        };
+        Holding { partition, bytes: self.bytes }
+    }
+}
+
 /// Which of the checks of time and CPU a job meets. Critical work meets none of them anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Checks {
@@ -59,27 +72,30 @@ impl<'a> Door<'a> {
     /// No clock is read unless the job has a deadline or the CPU gate refuses it, no chance is drawn
     /// unless the CPU gate is up, no lock is taken unless somebody waits, nothing is allocated.
     #[inline]
-    pub(crate) fn admit(self, ask: Ask) -> Result<Slot<'a>, Reason> {
+    pub(crate) fn admit(self, ask: &Ask) -> Result<Slot<'a>, Reason> {
         let claim = self.check(ask)?;
         self.ledger.take(claim).map_err(reason)
     }
 
     /// As [`admit`](Self::admit) for `count` slots, all or none, kept for jobs that come later.
-    pub(crate) fn reserve(self, ask: Ask, count: usize) -> Result<(), Reason> {
+    pub(crate) fn reserve(self, ask: &Ask, count: usize) -> Result<(), Reason> {
         let claim = self.check(ask)?;
         self.ledger.reserve(claim, count).map_err(reason)
     }
 
     /// The checks that come before the bounds, and what is asked of the ledger after them.
     #[inline]
-    pub(crate) fn check(self, ask: Ask) -> Result<Claim, Reason> {
+    pub(crate) fn check(self, ask: &Ask) -> Result<Claim, Reason> {
         if self.born.is_past() {
             return Err(Reason::Forked);
         }
         if ask.deadline_ns != NO_DEADLINE && self.misses_deadline(ask) {
             return Err(self.unless_closed(Reason::Deadline));
         }
-        if ask.checks == Checks::All && self.pressure.gate_is_up() && self.gate_refuses(ask) {
+        if ask.checks == Checks::All
+            && self.pressure.gate_is_up()
+            && self.gate_refuses(ask.priority)
+        {
             return Err(self.unless_closed(Reason::Cpu));
         }
         if ask.checks >= Checks::Delay && self.pressure.delays(ask.priority) {
@@ -89,7 +105,7 @@ impl<'a> Door<'a> {
     }
 
     /// As [`check`](Self::check) for one who is ready to wait, also for a shorter queue.
-    pub(crate) fn check_to_wait(self, ask: Ask) -> Result<Claim, Reason> {
+    pub(crate) fn check_to_wait(self, ask: &Ask) -> Result<Claim, Reason> {
         match self.check(ask) {
             Err(Reason::QueueDelay) => self.claim(ask),
             checked => checked,
@@ -98,13 +114,11 @@ impl<'a> Door<'a> {
 
     /// What is asked of the ledger.
     #[inline]
-    fn claim(self, ask: Ask) -> Result<Claim, Reason> {
-        let partition = match ask.partition {
-            None => None,
-            Some(Membership::Of(index)) => Some(index),
-            Some(Membership::Foreign) => return Err(self.unless_closed(Reason::Partition)),
-        };
-        let holding = Holding { partition, bytes: ask.bytes };
+    fn claim(self, ask: &Ask) -> Result<Claim, Reason> {
+        if ask.partition == Some(Membership::Foreign) {
+            return Err(self.unless_closed(Reason::Partition));
+        }
+        let holding = ask.holding();
         let meets_delay = ask.checks >= Checks::Delay;
         Ok(Claim { priority: ask.priority, holding, meets_delay })
     }
@@ -117,7 +131,7 @@ impl<'a> Door<'a> {
 
     /// Whether the job would be too late to start.
     #[cold]
-    fn misses_deadline(self, ask: Ask) -> bool {
+    fn misses_deadline(self, ask: &Ask) -> bool {
         let now_ns = self.time.now_ns();
         let judged = self.predicts && ask.checks != Checks::Bounds;
         let wait_ns = if judged { self.pressure.predicted_wait_ns(ask.priority) } else { 0 };
@@ -127,9 +141,9 @@ impl<'a> Door<'a> {
     /// What was measured too long ago refuses nobody: while one long job runs, and all others are
     /// refused, there is nobody who would measure anew.
     #[cold]
-    fn gate_refuses(self, ask: Ask) -> bool {
-        self.meets_gate(ask.priority)
-            && self.pressure.gate_refuses(ask.priority)
+    fn gate_refuses(self, priority: Priority) -> bool {
+        self.meets_gate(priority)
+            && self.pressure.gate_refuses(priority)
             && !self.pressure.are_refusals_stale(self.time.now_ns())
     }
 

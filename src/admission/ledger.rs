@@ -580,11 +580,6 @@ pub(crate) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// What is held with it.
-    pub(crate) fn holding(&self) -> Holding {
-        self.holding
-    }
-
     /// Leaves the slot with a job that is about to be pushed. Whoever ends that job takes it up
     /// again with [`of_ended_job`](Self::of_ended_job).
     pub(crate) fn leave_with_job(self) {

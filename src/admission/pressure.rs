@@ -31,6 +31,8 @@ struct PlanFigures {
     mean_service_ns: AtomicU64,
     /// The bits of an `f64`: the workers that may take jobs on average.
     active_level: AtomicU64,
+    /// The bits of an `f64`: the mean service time by the active workers.
+    drain_ns_per_job: AtomicU64,
     /// The queue beyond which the pool counts as backlogged.
     target_jobs: AtomicUsize,
     /// The chances that the CPU gate refuses, by priority, in units of 1 / [`CERTAIN`]; that for low
@@ -49,6 +51,7 @@ impl Pressure {
                 cut_ns: AtomicU64::new(u64::MAX),
                 mean_service_ns: AtomicU64::new(0),
                 active_level: AtomicU64::new((workers as f64).to_bits()),
+                drain_ns_per_job: AtomicU64::new(0),
                 target_jobs: AtomicUsize::new(usize::MAX),
                 refusals: Default::default(),
                 refusals_until_ns: AtomicU64::new(u64::MAX),
@@ -105,13 +108,21 @@ impl Pressure {
     /// The wait predicted for a new job of this priority; zero before anything is known. Its own
     /// service time is no part of it.
     pub(crate) fn predicted_wait_ns(&self, priority: Priority) -> u64 {
-        self.drain_ns(self.queued_ahead_of(priority))
+        // As far as it goes: what is too large saturates.
+        self.drain_ns(self.queued_ahead_of(priority)) as u64
     }
 
-    /// The time in which so many jobs are worked off.
-    pub(crate) fn drain_ns(&self, jobs: usize) -> u64 {
-        // As far as it goes: what is too large saturates.
-        (self.mean_service_ns() as f64 * jobs as f64 / self.active_level()) as u64
+    /// The time in which so many jobs are worked off; zero before the first job.
+    #[inline]
+    pub(crate) fn drain_ns(&self, jobs: usize) -> f64 {
+        f64::from_bits(self.plan.drain_ns_per_job.load(Relaxed)) * jobs as f64
+    }
+
+    /// One of the two that it depends on is another. Whoever sets them at the same time may leave the
+    /// one before the last for a moment: it is a hint.
+    fn renew_drain(&self) {
+        let drain_ns = self.mean_service_ns() as f64 / self.active_level();
+        self.plan.drain_ns_per_job.store(drain_ns.to_bits(), Relaxed);
     }
 
     #[inline]
@@ -136,6 +147,7 @@ impl Pressure {
 
     pub(crate) fn set_mean_service_ns(&self, mean_service_ns: u64) {
         self.plan.mean_service_ns.store(mean_service_ns, Relaxed);
+        self.renew_drain();
     }
 
     /// How many workers may take jobs on average, a fraction of at least 1.
@@ -151,6 +163,7 @@ impl Pressure {
 
     pub(crate) fn set_active_level(&self, level: f64) {
         self.plan.active_level.store(level.max(1.0).to_bits(), Relaxed);
+        self.renew_drain();
     }
 
     /// Whether the wait predicted for a new job of this priority is above the target.

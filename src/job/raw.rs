@@ -50,6 +50,7 @@ impl Flags {
     /// It is never shed because of the time it has waited.
     const EXEMPT: u8 = 4;
 
+    #[inline]
     fn of(origin: &Origin) -> Self {
         let has_bytes = if origin.holding.bytes != 0 { Self::HAS_BYTES } else { 0 };
         let scoped = if origin.scoped { Self::SCOPED } else { 0 };
@@ -77,6 +78,7 @@ struct Label(u8);
 const _: () = assert!(Priority::COUNT * Class::COUNT <= 1 << u8::BITS);
 
 impl Label {
+    #[inline]
     fn new(priority: Priority, class: Class) -> Self {
         Self((class.index() * Priority::COUNT + priority.lane()) as u8)
     }
@@ -320,6 +322,7 @@ impl Drop for JobRef {
 
 impl JobRef {
     /// A queued job that nobody asks for the result of.
+    #[inline]
     pub(crate) fn detached<F, T>(body: F, origin: Origin) -> Self
     where
         F: FnOnce() -> T + Send + 'static,

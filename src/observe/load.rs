@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Backlog, Reason, Refusal};
+use crate::error::{Reason, Refusal};
 
 /// How loaded a pool is at one moment, from [`Pool::load`](crate::Pool::load).
 ///
@@ -25,7 +25,7 @@ pub struct Load {
     /// The average CPU use by the gate's source, from 0 to 1. None before the first reading, and
     /// without a CPU gate.
     pub cpu: Option<f64>,
-    backlog: Backlog,
+    drain_ns: f64,
 }
 
 impl Load {
@@ -35,14 +35,14 @@ impl Load {
         capacity: usize,
         shares: [f64; 3],
         cpu: Option<f64>,
-        backlog: Backlog,
+        drain_ns: f64,
     ) -> Self {
         let score = shares.into_iter().fold(0.0, f64::max).min(1.0);
-        Self { score, in_flight, capacity, cpu, backlog }
+        Self { score, in_flight, capacity, cpu, drain_ns }
     }
 
     /// The wait hint that a job refused now would get, see [`Refusal::retry_after`].
     pub fn retry_after(&self) -> Option<Duration> {
-        Refusal::new(Reason::Full, self.backlog).retry_after()
+        Refusal::new(Reason::Full, self.drain_ns).retry_after()
     }
 }

@@ -17,7 +17,7 @@ use crate::admission::partition::{self, Partition};
 use crate::admission::pressure::Pressure;
 use crate::admission::{Ask, Checks, Door, reason};
 use crate::contain::{Contained, Payload, call_contained, drop_contained, drop_payload};
-use crate::error::{Backlog, Panic, Reason, Refusal, ShedReason};
+use crate::error::{Panic, Reason, Refusal, ShedReason};
 use crate::job::{Ended, JobRef, Origin, Outcome, Reservation, Seized};
 use crate::observe::counters::{Counted, Counters};
 use crate::policy::delay::Law;
@@ -174,23 +174,20 @@ impl Core {
         }
     }
 
-    /// Takes a slot, or says why not.
+    /// Takes a slot, or says why not. The refusal is not counted: see [`refuse`](Self::refuse).
     #[inline]
-    pub(crate) fn admit(&self, ask: Ask) -> Result<Slot<'_>, Refusal> {
-        self.try_admit(ask).map_err(|reason| self.refuse(reason))
-    }
-
-    /// As [`admit`](Self::admit), for a job that may wait: a refusal is not counted.
-    #[inline]
-    pub(crate) fn try_admit(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
-        self.door().admit(ask).or_else(|reason| match reason {
-            Reason::Cpu => self.admit_after_a_sample(ask),
-            _ => self.displace(ask, reason).ok_or(reason),
-        })
+    pub(crate) fn admit(&self, ask: &Ask) -> Result<Slot<'_>, Reason> {
+        match self.door().admit(ask) {
+            Err(Reason::Cpu) => self.admit_after_a_sample(ask),
+            Err(Reason::Full) if ask.priority == Priority::Critical => {
+                self.displace(ask).ok_or(Reason::Full)
+            }
+            admitted => admitted,
+        }
     }
 
     #[cold]
-    fn admit_after_a_sample(&self, ask: Ask) -> Result<Slot<'_>, Reason> {
+    fn admit_after_a_sample(&self, ask: &Ask) -> Result<Slot<'_>, Reason> {
         if self.has_sampled_for_a_refusal() { self.door().admit(ask) } else { Err(Reason::Cpu) }
     }
 
@@ -202,7 +199,7 @@ impl Core {
     }
 
     /// Takes slots for permits, all or none, or says why not.
-    pub(crate) fn reserve(&self, ask: Ask, count: usize) -> Result<(), Refusal> {
+    pub(crate) fn reserve(&self, ask: &Ask, count: usize) -> Result<(), Refusal> {
         let mut reserved = self.door().reserve(ask, count);
         if reserved == Err(Reason::Cpu) && self.has_sampled_for_a_refusal() {
             reserved = self.door().reserve(ask, count);
@@ -211,7 +208,7 @@ impl Core {
     }
 
     /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
-    pub(crate) fn claim(&self, ask: Ask) -> Result<Claim, Refusal> {
+    pub(crate) fn claim(&self, ask: &Ask) -> Result<Claim, Refusal> {
         let claim = self.door().check_to_wait(ask).map_err(|reason| self.refuse(reason))?;
         if self.ledger.bytes().can_ever_hold(ask.bytes) {
             Ok(claim)
@@ -231,30 +228,29 @@ impl Core {
         })
     }
 
+    #[inline]
     pub(crate) fn refuse(&self, reason: Reason) -> Refusal {
         self.counters.refused(reason);
-        Refusal::new(reason, self.backlog())
+        Refusal::new(reason, self.drain_ns())
     }
 
-    pub(super) fn backlog(&self) -> Backlog {
-        Backlog {
-            jobs: self.ledger.word().in_flight() as u32,
-            workers: self.pressure.active_workers() as u32,
-            mean_service_ns: self.pressure.mean_service_ns(),
-        }
+    /// In what time all that is in flight is worked off.
+    #[inline]
+    pub(super) fn drain_ns(&self) -> f64 {
+        self.pressure.drain_ns(self.ledger.word().in_flight().max(1))
     }
 
     // ── In ──────────────────────────────────────────────────────────────────────────────────
 
     /// What a job admitted now is born with.
     #[inline]
-    pub(crate) fn origin(this: &Arc<Self>, ask: Ask, holding: Holding) -> Origin {
+    pub(crate) fn origin(this: &Arc<Self>, ask: &Ask) -> Origin {
         Origin {
             priority: ask.priority,
             class: ask.class,
             enqueued_ns: this.time.now_ns(),
             deadline_ns: ask.deadline_ns,
-            holding,
+            holding: ask.holding(),
             scoped: false,
             exempt: ask.checks == Checks::Bounds,
             // The `Arc`'s own pointer, which may be made a share of again, see `of_unended`.
@@ -371,10 +367,7 @@ impl Core {
     /// The victim holds a slot of the common part or one of the same partition; and nobody of the same
     /// class, in the same line, may have come before. Its body is dropped here, on the displacing thread, outside of every lock.
     #[cold]
-    fn displace(&self, ask: Ask, reason: Reason) -> Option<Slot<'_>> {
-        if ask.priority != Priority::Critical || reason != Reason::Full {
-            return None;
-        }
+    fn displace(&self, ask: &Ask) -> Option<Slot<'_>> {
         let claim = self.door().check(ask).ok()?;
         let wanted = claim.holding;
         if self.ledger.waiters().come_before(claim).is_some() {

@@ -28,7 +28,7 @@ impl Core {
             self.cpu_refusal(self.time.now_ns()),
         ];
         let cpu = self.gauge.readings().cpu;
-        Load::new(in_flight, self.ledger.capacity(), shares, cpu, self.backlog())
+        Load::new(in_flight, self.ledger.capacity(), shares, cpu, self.drain_ns())
     }
 
     /// The chance that the CPU gate refuses a job of normal priority. Where nothing is in flight and
