@@ -1,12 +1,13 @@
 //! One worker: what it takes next, how it runs it, and when it sleeps.
 
+mod picking;
+
 use std::cell::{Cell, RefCell};
 use std::ptr::null;
 use std::time::Duration;
 
 use super::core::{Core, Hook};
 use super::gather::{Cost, Gathered};
-use super::handful::worth_taking;
 use super::lanes::{Lanes, Taken};
 use super::nested::{self, Nest, Shelf};
 use super::stack::Stack;
@@ -15,22 +16,14 @@ use crate::contain::call_contained;
 use crate::error::{BuildError, ShedReason};
 use crate::job::{JobRef, JobView, Outcome, Running};
 use crate::observe::counters::Counted;
-use crate::policy::ageing::{PICKS_PER_TURN, Turns};
+use crate::policy::ageing::Turns;
 use crate::policy::contention::active_at;
 use crate::priority::{Class, Priority};
 use crate::sense::cpu::thread_cpu_ns;
 use crate::sync::{Arc, Place, local, spin_until, system_now, thread};
 
-/// Every so many picks the oldest comes first, not the newest: two jobs that submit each other for
-/// ever must not starve what lies below them, or in the lane.
-const FAIR_EVERY: u32 = 32;
-
 /// Of short jobs, the CPU time of one in so many picks is measured.
 const MEASURE_EVERY: u32 = 256;
-
-/// Whether a job in hand has waited too long is asked again if it has been there for longer than this:
-/// then it is behind one that was not short.
-const JUDGED_FOR_NS: u64 = 100_000;
 
 /// A worker that is one too many looks this often whether it still is; once in a slice of
 /// [`active_at`].
@@ -306,139 +299,6 @@ impl Worker {
                 return true;
             }
         }
-    }
-
-    /// The next entry to take up, which may be a tombstone. What has waited too long comes first.
-    fn pick(&self, now_ns: u64) -> Option<Taken> {
-        self.picks.set(self.picks.get().wrapping_add(1));
-        let due = self.pick_due(now_ns);
-        // One that is shed has not been served; the next may be.
-        let is_run = |taken: &Taken| !taken.overdue && taken.job.deadline_ns() > now_ns;
-        let served = due.as_ref().is_some_and(is_run);
-        self.turns.picked(served);
-        due.or_else(|| self.pick_in_order(now_ns))
-    }
-
-    /// What has waited for an ageing bound, if it is this worker's turn to serve such.
-    fn pick_due(&self, now_ns: u64) -> Option<Taken> {
-        if !self.turns.may_serve_due() {
-            return None;
-        }
-        if self.lanes().has_due(now_ns) {
-            // What it has in hand is older than what waits in the normal lane.
-            let but = (!self.shelf().handful().is_empty()).then_some(Priority::Normal);
-            if let Some(taken) = self.lanes().take_due(but, now_ns) {
-                return Some(taken);
-            }
-        }
-        // Nested jobs wait behind the lanes, too. Looking at every deque costs, so beside a flood of
-        // their own class only every so often.
-        let occupied = self.lanes().occupied();
-        let looks = occupied.at_least(Priority::High)
-            || (occupied.any() && self.picks.get() % PICKS_PER_TURN == 0);
-        if !looks {
-            return None;
-        }
-        let bound_ns = self.core.settings.ageing_bound_ns;
-        let mut due = self.core.shelves.iter().filter(|shelf| shelf.is_due(now_ns, bound_ns));
-        due.find_map(|shelf| self.steal_live(shelf, now_ns)).map(|job| self.stolen(job, now_ns))
-    }
-
-    /// The oldest entry of a deque that isn't a tombstone.
-    fn steal_live(&self, shelf: &Shelf, now_ns: u64) -> Option<JobRef> {
-        loop {
-            let job = shelf.steal(now_ns)?;
-            if job.state().is_queued() {
-                return Some(job);
-            }
-            self.core.bury(job);
-        }
-    }
-
-    /// Upper lanes, own deque (newest first), normal lane, other deques (oldest first), low lane.
-    fn pick_in_order(&self, now_ns: u64) -> Option<Taken> {
-        if let Some(urgent) = self.lanes().take(Priority::High, now_ns) {
-            return Some(urgent);
-        }
-        if self.picks.get() % FAIR_EVERY == 0 {
-            if let Some(oldest) = self.pick_oldest(now_ns) {
-                return Some(oldest);
-            }
-        }
-        let newest = self.pick_newest(now_ns).map(Taken::from);
-        newest
-            .or_else(|| self.pick_normal(now_ns))
-            .or_else(|| self.steal(now_ns))
-            .or_else(|| self.lanes().take(Priority::Low, now_ns))
-    }
-
-    /// The next of the normal lane, of which a worker takes a handful at a time if jobs are very short.
-    #[inline]
-    fn pick_normal(&self, now_ns: u64) -> Option<Taken> {
-        let handful = self.shelf().handful();
-        if let Some(job) = handful.next(&self.next_in_hand) {
-            self.shelf().note_taken(&job, now_ns);
-            let in_hand_ns = now_ns.saturating_sub(self.stowed_ns.get());
-            let is_judged = in_hand_ns <= JUDGED_FOR_NS;
-            return Some(if is_judged { job.into() } else { self.judge_again(job, now_ns) });
-        }
-        let most = worth_taking(self.core.pressure.mean_service_ns());
-        let mut stowed = 0;
-        let first = self.lanes().take_several(Priority::Normal, now_ns, most, |job| {
-            handful.put(stowed, job);
-            stowed += 1;
-        });
-        if stowed > 0 {
-            self.next_in_hand.set(0);
-            self.stowed_ns.set(now_ns);
-            self.shelf().note_served(now_ns);
-        }
-        first
-    }
-
-    /// A job of the lanes that was in a hand: it may have waited since behind one that was not short.
-    #[cold]
-    fn judge_again(&self, job: JobRef, now_ns: u64) -> Taken {
-        let overdue = self.lanes().is_overdue(&job, now_ns);
-        Taken { job, overdue }
-    }
-
-    /// What was stolen: a job that was submitted inside, which nobody judges, or one out of a hand.
-    fn stolen(&self, job: JobRef, now_ns: u64) -> Taken {
-        match nested::home_of(&job) {
-            Some(_) => Taken::from(job),
-            None => self.judge_again(job, now_ns),
-        }
-    }
-
-    #[inline]
-    fn pick_newest(&self, now_ns: u64) -> Option<JobRef> {
-        let job = self.nest.pop()?;
-        self.shelf().note_taken(&job, now_ns);
-        Some(job)
-    }
-
-    /// The lane, the bottom of the own deque, and the bottom of another in turn.
-    fn pick_oldest(&self, now_ns: u64) -> Option<Taken> {
-        match (self.picks.get() / FAIR_EVERY) % 3 {
-            0 => self.pick_normal(now_ns),
-            1 => self.shelf().steal(now_ns).map(|job| self.stolen(job, now_ns)),
-            _ => self.steal(now_ns),
-        }
-    }
-
-    /// The oldest entry of some other worker's deque, from a random one on.
-    fn steal(&self, now_ns: u64) -> Option<Taken> {
-        let shelves = &self.core.shelves;
-        if shelves.len() == 1 {
-            return None;
-        }
-        let start = self.random.borrow_mut().usize(..shelves.len());
-        (0..shelves.len())
-            .map(|offset| (start + offset) % shelves.len())
-            .filter(|&victim| victim != self.index)
-            .find_map(|victim| shelves[victim].steal(now_ns))
-            .map(|job| self.stolen(job, now_ns))
     }
 
     /// The search is over. The last searcher sees to it that what was pushed meanwhile, relying on
