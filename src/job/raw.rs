@@ -337,6 +337,7 @@ impl JobRef {
     /// # Safety
     /// What the body and its result borrow lives until the job has ended, and what the result
     /// borrows until the handle is gone.
+    #[inline]
     pub(super) unsafe fn with_handle<F, T>(body: F, origin: Origin) -> (Self, Self)
     where
         F: FnOnce() -> T + Send,
@@ -351,7 +352,9 @@ impl JobRef {
     ///
     /// # Safety
     /// See [`Self::with_handle`].
-    #[inline]
+    // Always: what a job is born with would else be written to the stack in small pieces and read again
+    // in large ones, for which a processor waits longer than for all the rest.
+    #[inline(always)]
     unsafe fn birth<F: FnOnce() -> T, T>(
         body: F,
         origin: Origin,
