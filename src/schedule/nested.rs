@@ -53,6 +53,8 @@ struct Figures {
     pushed: Figure,
     /// When the deque became non-empty or was last served by its owner or a thief.
     waiting_since_ns: Figure,
+    /// The same of the handful, which the owner serves after the deque.
+    in_hand_since_ns: Figure,
 }
 
 /// The worker's own side of its deque.
@@ -71,6 +73,7 @@ pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
         tombstones: AtomicUsize::new(0),
         pushed: Figure::new(0),
         waiting_since_ns: Figure::new(NEVER),
+        in_hand_since_ns: Figure::new(NEVER),
     });
     let root = CachePadded::new(AtomicU64::new(UNPLACED));
     (
@@ -92,9 +95,25 @@ impl Shelf {
 
     /// Takes the oldest entry, which may be a tombstone.
     pub(crate) fn steal(&self, now_ns: u64) -> Option<JobRef> {
-        let job = self.handful.steal().or_else(|| self.thief.steal())?;
-        self.note_taken(&job, now_ns);
+        self.steal_from_hand(now_ns).or_else(|| self.steal_nested(now_ns))
+    }
+
+    fn steal_from_hand(&self, now_ns: u64) -> Option<JobRef> {
+        let job = self.handful.steal()?;
+        self.note_taken_from_hand(&job, now_ns);
         Some(job)
+    }
+
+    /// As [`steal`](Self::steal), from where jobs have waited for an ageing bound.
+    pub(crate) fn steal_due(&self, now_ns: u64, bound_ns: u64) -> Option<JobRef> {
+        let is_due = |since_ns: &Figure| due_at(since_ns.load(Relaxed), bound_ns) <= now_ns;
+        if is_due(&self.figures.in_hand_since_ns) {
+            if let Some(job) = self.steal_from_hand(now_ns) {
+                return Some(job);
+            }
+        }
+        let is_nested_due = is_due(&self.figures.waiting_since_ns) && self.has_nested();
+        if is_nested_due { self.steal_nested(now_ns) } else { None }
     }
 
     /// Whether there is something in the deque.
@@ -136,6 +155,14 @@ impl Shelf {
         }
     }
 
+    /// The same of an entry of the handful.
+    #[inline]
+    pub(crate) fn note_taken_from_hand(&self, job: &JobRef, now_ns: u64) {
+        if job.state().is_queued() {
+            self.note_in_hand(now_ns);
+        }
+    }
+
     /// How many jobs were ever pushed.
     pub(crate) fn pushed(&self) -> u64 {
         self.figures.pushed.load(Relaxed)
@@ -151,14 +178,14 @@ impl Shelf {
         self.figures.tombstones.fetch_sub(1, Relaxed);
     }
 
-    /// Whether jobs have waited here for an ageing bound.
-    pub(crate) fn is_due(&self, now_ns: u64, bound_ns: u64) -> bool {
-        due_at(self.figures.waiting_since_ns.load(Relaxed), bound_ns) <= now_ns && !self.is_empty()
-    }
-
-    /// The jobs in here wait from now on, or have been served.
+    /// The nested jobs wait from now on, or have been served.
     pub(crate) fn note_served(&self, now_ns: u64) {
         self.figures.waiting_since_ns.store(now_ns, Relaxed);
+    }
+
+    /// The jobs in hand wait from now on, or have been served.
+    pub(crate) fn note_in_hand(&self, now_ns: u64) {
+        self.figures.in_hand_since_ns.store(now_ns, Relaxed);
     }
 }
 

@@ -40,23 +40,28 @@ impl Worker {
                 return Some(taken);
             }
         }
-        // Nested jobs wait behind the lanes, too. Looking at every deque costs, so beside a flood of
-        // their own class only every so often.
-        let occupied = self.lanes().occupied();
-        let looks = occupied.at_least(Priority::High)
-            || (occupied.any() && self.picks.get() % PICKS_PER_TURN == 0);
-        if !looks {
+        if !self.looks_for_due_shelves() {
             return None;
         }
-        let bound_ns = self.core.settings.ageing_bound_ns;
-        let mut due = self.core.shelves.iter().filter(|shelf| shelf.is_due(now_ns, bound_ns));
-        due.find_map(|shelf| self.steal_live(shelf, now_ns)).map(|job| self.stolen(job, now_ns))
+        let mut shelves = self.core.shelves.iter();
+        let due = shelves.find_map(|shelf| self.steal_due_live(shelf, now_ns));
+        due.map(|job| self.stolen(job, now_ns))
     }
 
-    /// The oldest entry of a deque that isn't a tombstone.
-    fn steal_live(&self, shelf: &Shelf, now_ns: u64) -> Option<JobRef> {
+    /// Nested jobs wait behind the lanes, too, and what is in hand behind the nested ones. Looking at
+    /// every deque costs, so beside a flood of their own class only every so often.
+    fn looks_for_due_shelves(&self) -> bool {
+        let occupied = self.lanes().occupied();
+        occupied.at_least(Priority::High)
+            || self.picks.get() % PICKS_PER_TURN == 0
+                && (occupied.any() || !self.shelf().handful().is_empty())
+    }
+
+    /// The oldest entry that is due on a shelf and isn't a tombstone.
+    fn steal_due_live(&self, shelf: &Shelf, now_ns: u64) -> Option<JobRef> {
+        let bound_ns = self.core.settings.ageing_bound_ns;
         loop {
-            let job = shelf.steal(now_ns)?;
+            let job = shelf.steal_due(now_ns, bound_ns)?;
             if job.state().is_queued() {
                 return Some(job);
             }
@@ -86,7 +91,7 @@ impl Worker {
     fn pick_normal(&self, now_ns: u64) -> Option<Taken> {
         let handful = self.shelf().handful();
         if let Some(job) = handful.next(&self.next_in_hand) {
-            self.shelf().note_taken(&job, now_ns);
+            self.shelf().note_taken_from_hand(&job, now_ns);
             let in_hand_ns = now_ns.saturating_sub(self.stowed_ns.get());
             let is_judged = in_hand_ns <= JUDGED_FOR_NS;
             return Some(if is_judged { job.into() } else { self.judge_again(job, now_ns) });
@@ -100,7 +105,7 @@ impl Worker {
         if stowed > 0 {
             self.next_in_hand.set(0);
             self.stowed_ns.set(now_ns);
-            self.shelf().note_served(now_ns);
+            self.shelf().note_in_hand(now_ns);
         }
         first
     }
@@ -131,7 +136,8 @@ impl Worker {
     fn pick_oldest(&self, now_ns: u64) -> Option<Taken> {
         match (self.picks.get() / FAIR_EVERY) % 3 {
             0 => self.pick_normal(now_ns),
-            1 => self.shelf().steal(now_ns).map(|job| self.stolen(job, now_ns)),
+            // Of the deque alone: what is in hand has had its turn.
+            1 => self.shelf().steal_nested(now_ns).map(Taken::from),
             _ => self.steal(now_ns),
         }
     }
