@@ -59,7 +59,9 @@ impl<T> JobHandle<T> {
     ///
     /// On a worker of the same pool a job that is still queued is run in place: exactly that job,
     /// on top of the calling body, so that nested joins never wait for a free worker and never run
-    /// strangers. If the stack is nearly used up the answer is [`JobError::TooDeep`] instead, and
+    /// strangers. While one that another worker runs goes on, jobs that it submitted, and those of
+    /// its descendants, may be run on top of the calling body in the same way: so a body must not hold a
+    /// lock across a join that one of them takes. If the stack is nearly used up the answer is [`JobError::TooDeep`] instead, and
     /// the job stays queued, detached.
     ///
     /// # Errors

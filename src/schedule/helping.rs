@@ -5,10 +5,8 @@
 //! Wagner and Calder 1993), and nothing else: a stranger could want a lock that the waiting body
 //! holds, or take hours.
 //!
-//! Which jobs are descendants, nothing in a job says. But a worker that begins a job at the bottom of its
-//! stack, with an empty deque, publishes which one it is, its *root*. Until it publishes another, all
-//! that its deque gets is pushed by that job, or by jobs that run on top of it for its sake. So what a
-//! thief takes out of the deque before the root has changed descends from it.
+//! Which jobs are descendants, nothing in a job says. But each worker publishes from which job the
+//! entries of its deque descend, see [`root`](super::root).
 
 use super::nested::Shelf;
 use super::worker::Worker;
@@ -20,7 +18,7 @@ impl Worker {
     /// some.
     #[cold]
     pub(super) fn help(&self, job: &JobRef) {
-        let Some(runner) = self.shelves().iter().find(|shelf| shelf.is_root(job)) else { return };
+        let Some(runner) = self.shelves().iter().find(|shelf| shelf.root().is(job)) else { return };
         let has_ended = || job.state().outcome().is_some();
         let is_worthwhile = || runner.has_nested() || has_ended();
         while (is_worthwhile() || look_until(is_worthwhile)) && !has_ended() {
@@ -34,18 +32,22 @@ impl Worker {
     fn help_once(&self, job: &JobRef, runner: &Shelf) -> bool {
         let now_ns = self.core().time.now_ns();
         let Some(next) = runner.steal_nested(now_ns) else { return true };
+        if !next.state().is_queued() {
+            self.core().bury(next);
+            return true;
+        }
         // In this order: the root is looked at when the job is in hand, see above. And a job that has
         // ended is waited for by nobody: what its destructors push is no part of it.
-        let descends = runner.is_root(job) && job.state().outcome().is_none();
+        let descends = runner.root().is_above(&next, job) && job.state().outcome().is_none();
         if descends && next.is_awaited() {
             // Who joins what runs here can help in turn.
-            let root = self.begin_root(&next);
+            let before = self.begin_on_top(&next);
             self.take_up(next.into(), now_ns);
-            self.end_root(root);
+            self.end_on_top(&before);
             return true;
         }
         // To whoever is free. It was out of sight for an instant, so it is pushed like a new one.
-        self.adopt(next);
+        self.adopt(next, now_ns);
         false
     }
 }

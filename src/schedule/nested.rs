@@ -11,23 +11,37 @@ use crossbeam_utils::CachePadded;
 
 use super::handful::Handful;
 use super::newest::Newest;
-use crate::job::{JobRef, UNPLACED};
+use super::root::{Before, Root};
+use crate::job::JobRef;
 use crate::policy::ageing::{NEVER, due_at};
 use crate::sync::stat::{AtomicU64 as Figure, AtomicUsize, Relaxed};
-use crate::sync::{AtomicU64, Ordering, Owner, Thief, deque};
+use crate::sync::{Owner, Thief, deque};
 
 /// Tombstones a deque may have beyond half of its entries before it is swept.
 const SPARE_TOMBSTONES: usize = 64;
 
 /// A place in a deque has the top bit set, then the worker, then a number that wraps; one in a lane
 /// is a number that never gets so far.
+pub(super) type Place = u64;
+
 const IN_DEQUE: u64 = 1 << 63;
 const WORKER_SHIFT: u32 = 48;
 const WORKER_MASK: u64 = (1 << (63 - WORKER_SHIFT)) - 1;
 const NUMBER_MASK: u64 = (1 << WORKER_SHIFT) - 1;
 
-fn place_of(worker: usize, number: u64) -> u64 {
+fn place_of(worker: usize, number: u64) -> Place {
     IN_DEQUE | ((worker as u64) << WORKER_SHIFT) | (number & NUMBER_MASK)
+}
+
+/// Whether a place is in the same deque as `first`, and not before it.
+#[inline]
+pub(super) fn follows(place: Place, first: Place) -> bool {
+    place >> WORKER_SHIFT == first >> WORKER_SHIFT && place >= first
+}
+
+/// Whether a place is in the same deque as `next`, and before it.
+pub(super) fn is_earlier(place: Place, next: Place) -> bool {
+    place >> WORKER_SHIFT == next >> WORKER_SHIFT && place < next
 }
 
 /// The worker whose deque the job was pushed to; none if it was pushed to a lane.
@@ -40,9 +54,7 @@ pub(crate) fn home_of(job: &JobRef) -> Option<usize> {
 pub(crate) struct Shelf {
     handful: Handful,
     thief: Thief<JobRef>,
-    /// The place of the job at the bottom of the worker's stack, if the deque was empty when that began;
-    /// else [`UNPLACED`].
-    root: CachePadded<AtomicU64>,
+    root: CachePadded<Root>,
     figures: CachePadded<Figures>,
 }
 
@@ -75,7 +87,7 @@ pub(crate) fn nest(worker: usize) -> (Nest, Shelf) {
         waiting_since_ns: Figure::new(NEVER),
         in_hand_since_ns: Figure::new(NEVER),
     });
-    let root = CachePadded::new(AtomicU64::new(UNPLACED));
+    let root = CachePadded::new(Root::new(place_of(worker, 0)));
     (
         Nest { owner, worker, newest: Newest::new(), swept: RefCell::default() },
         Shelf { handful: Handful::new(), thief, root, figures },
@@ -128,23 +140,10 @@ impl Shelf {
         Some(job)
     }
 
-    /// The place of the present root.
-    pub(crate) fn root(&self) -> u64 {
-        self.root.load(Ordering::Relaxed)
-    }
-
-    /// Makes the root that was there before the present one again.
-    pub(crate) fn set_root(&self, place: u64) {
-        self.root.store(place, Ordering::Relaxed);
-    }
-
-    /// Whether the worker began this job at the bottom of its stack, with an empty deque, and no other
-    /// since.
-    ///
-    /// Relaxed: whoever asks in order to know where an entry comes from has taken that before. The deque's own
-    /// edge, from push to theft, then shows it the root under which the entry was pushed, or a later one.
-    pub(crate) fn is_root(&self, job: &JobRef) -> bool {
-        self.root() == job.place()
+    /// From which job the entries of the deque descend.
+    #[inline]
+    pub(super) fn root(&self) -> &Root {
+        &self.root
     }
 
     /// Notes that an entry was taken; a tombstone serves nobody.
@@ -190,15 +189,38 @@ impl Shelf {
 }
 
 impl Nest {
-    /// Notes which job is the root of what is pushed from now on, before it can push any.
+    /// A job begins of which what is pushed from now on descends, until it ends or another begins. To be
+    /// called before it can push any.
     #[inline]
     pub(crate) fn begin_root(&self, job: &JobRef, shelf: &Shelf) {
-        let root = if self.owner.is_empty() { job.place() } else { UNPLACED };
-        shelf.root.store(root, Ordering::Relaxed);
+        let job = self.owner.is_empty().then_some(job);
+        shelf.root.begin(job, self.next_place(shelf));
+    }
+
+    /// The same for a job on top of the root's, which may not descend from that.
+    pub(super) fn begin_root_on_top(&self, job: &JobRef, shelf: &Shelf) -> Before {
+        let before = shelf.root.before(self.next_place(shelf));
+        self.begin_root(job, shelf);
+        before
+    }
+
+    /// The job on top has ended. What it has left in the deque doesn't descend from the root.
+    pub(super) fn end_root_on_top(&self, before: &Before, shelf: &Shelf) {
+        let is_clean = self.newest.is_before(before.next);
+        shelf.root.end(before, (!is_clean).then(|| self.next_place(shelf)));
+    }
+
+    /// Where the next entry will be.
+    #[inline]
+    fn next_place(&self, shelf: &Shelf) -> Place {
+        place_of(self.worker, shelf.figures.pushed.load(Relaxed))
     }
 
     /// Pushes a job that was taken out of another deque, to which its place still leads.
-    pub(crate) fn push_adopted(&self, job: JobRef) {
+    pub(crate) fn push_adopted(&self, job: JobRef, shelf: &Shelf, now_ns: u64) {
+        if self.owner.is_empty() {
+            shelf.note_served(now_ns);
+        }
         self.newest.pushed(job.place());
         self.owner.push(job);
     }
@@ -262,7 +284,7 @@ impl Nest {
         while let Some(job) = self.pop() {
             if job.state().is_queued() {
                 swept.push(job);
-            } else {
+            } else if home_of(&job) == Some(self.worker) {
                 shelf.note_burial();
             }
         }

@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 
+use super::nested::{Place, is_earlier};
+
 /// So many entries are known at most; a body seldom joins what lies deeper.
 const KNOWN: usize = 64;
 
 /// The places of the newest entries, of which the newest is last. Entries that thieves have taken may
 /// still be among them: they take the oldest first, so if the newest is gone, all are.
 pub(super) struct Newest {
-    places: [Cell<u64>; KNOWN],
+    places: [Cell<Place>; KNOWN],
     /// Where the next goes, around the ring.
     next: Cell<usize>,
     known: Cell<usize>,
@@ -21,7 +23,7 @@ impl Newest {
 
     /// An entry was pushed.
     #[inline]
-    pub(super) fn pushed(&self, place: u64) {
+    pub(super) fn pushed(&self, place: Place) {
         self.places[self.next.get() % KNOWN].set(place);
         self.next.set(self.next.get().wrapping_add(1));
         self.known.set((self.known.get() + 1).min(KNOWN));
@@ -38,9 +40,15 @@ impl Newest {
 
     /// Whether the newest entry is known to be this one, if there is one.
     #[inline]
-    pub(super) fn is(&self, place: u64) -> bool {
+    pub(super) fn is(&self, place: Place) -> bool {
         let newest = &self.places[self.next.get().wrapping_sub(1) % KNOWN];
         self.known.get() > 0 && newest.get() == place
+    }
+
+    /// Whether there is none from the place `next` on, nor from elsewhere above those from before.
+    pub(super) fn is_before(&self, next: Place) -> bool {
+        let newest = self.places[self.next.get().wrapping_sub(1) % KNOWN].get();
+        self.known.get() == 0 || is_earlier(newest, next)
     }
 
     /// There is none left.
@@ -68,7 +76,8 @@ mod tests {
         newest.popped();
         newest.pushed(7);
         assert!(newest.is(7));
+        assert!(!newest.is_before(7) && newest.is_before(8));
         newest.clear();
-        assert!(!newest.is(7));
+        assert!(!newest.is(7) && newest.is_before(0));
     }
 }

@@ -10,6 +10,7 @@ use super::core::{Core, Hook};
 use super::gather::{Cost, Gathered};
 use super::lanes::{Lanes, Taken};
 use super::nested::{self, Nest, Shelf};
+use super::root::Before;
 use super::stack::Stack;
 use crate::admission::partition;
 use crate::contain::call_contained;
@@ -200,17 +201,6 @@ impl Worker {
         // SAFETY: it is null, or points to a local of the innermost call of `run`, which sets it back
         // before it returns.
         unsafe { self.body.get().as_ref() }.copied()
-    }
-
-    /// A job that this worker helps with begins; returns the root that was there before.
-    pub(super) fn begin_root(&self, job: &JobRef) -> u64 {
-        let before = self.shelf().root();
-        self.nest.begin_root(job, self.shelf());
-        before
-    }
-
-    pub(super) fn end_root(&self, before: u64) {
-        self.shelf().set_root(before);
     }
 
     pub(super) fn shelves(&self) -> &[Shelf] {
@@ -461,8 +451,24 @@ impl Worker {
         }
         let Ok(running) = job.another().start() else { return InPlace::Elsewhere };
         self.retract(job);
-        self.run(running, now_ns);
+        if self.shelf().root().may_be_above(job) {
+            self.run(running, now_ns);
+        } else {
+            let before = self.begin_on_top(job);
+            self.run(running, now_ns);
+            self.end_on_top(&before);
+        }
         InPlace::Ended
+    }
+
+    /// A job begins on top of the root's, which may not descend from that.
+    pub(super) fn begin_on_top(&self, job: &JobRef) -> Before {
+        self.nest.begin_root_on_top(job, self.shelf())
+    }
+
+    /// It has ended: what it has left in the deque doesn't descend from the root either.
+    pub(super) fn end_on_top(&self, before: &Before) {
+        self.nest.end_root_on_top(before, self.shelf());
     }
 
     /// Whether the job belongs to this worker's pool.
@@ -498,8 +504,8 @@ impl Worker {
     }
 
     /// Queues a job that was taken out of another worker's deque.
-    pub(super) fn adopt(&self, job: JobRef) {
-        self.nest.push_adopted(job);
+    pub(super) fn adopt(&self, job: JobRef, now_ns: u64) {
+        self.nest.push_adopted(job, self.shelf(), now_ns);
         self.core.announce();
     }
 
