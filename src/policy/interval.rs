@@ -37,8 +37,9 @@ impl Interval {
     fn take_in(&mut self, waited_ns: u64, now_ns: u64) {
         let stale_ns = self.length_ns.saturating_mul(STALE_INTERVALS);
         let overdue_ns = now_ns.saturating_sub(self.ends_ns);
-        // So far before the end of an interval of this length: the clock was set back.
-        let set_back = self.ends_ns.saturating_sub(now_ns) > self.length_ns;
+        // So far before the end of an interval of this length: the clock was set back. Not if it is only
+        // before its beginning: the times of two workers may come in a little out of order.
+        let set_back = self.ends_ns.saturating_sub(now_ns) > self.length_ns.saturating_mul(2);
         if overdue_ns > stale_ns || set_back {
             self.forget();
         }
@@ -97,6 +98,27 @@ mod tests {
         (0..200).for_each(|now_ms| interval.note(5 * MS, now_ms * MS));
         assert_eq!(interval.last_ns(), Some(5 * MS));
         assert!(!interval.stands_above(5 * MS) && interval.stands_above(5 * MS - 1));
+    }
+
+    #[test]
+    fn a_time_from_just_before_the_interval_ends_nothing() {
+        let mut interval = Interval::new(100 * MS);
+        (0..=200).for_each(|now_ms| interval.note(9 * MS, now_ms * MS));
+        interval.note(9 * MS, 200 * MS - 1);
+        assert!(interval.stands_above(5 * MS));
+        interval.note(7 * MS, 200 * MS - 1);
+        interval.note(9 * MS, 300 * MS);
+        assert_eq!(interval.last_ns(), Some(7 * MS));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_begins_anew() {
+        let mut interval = Interval::new(100 * MS);
+        (1_000..1_150).for_each(|now_ms| interval.note(9 * MS, now_ms * MS));
+        interval.note(9 * MS, 7 * MS);
+        assert!(!interval.stands_above(5 * MS));
+        (8..=107).for_each(|now_ms| interval.note(9 * MS, now_ms * MS));
+        assert!(interval.stands_above(5 * MS));
     }
 
     #[test]
