@@ -18,7 +18,7 @@ impl Worker {
     /// some.
     #[cold]
     pub(super) fn help(&self, job: &JobRef) {
-        let Some(runner) = self.shelves().iter().find(|shelf| shelf.root().is(job)) else { return };
+        let Some(runner) = self.shelves().iter().find(|shelf| shelf.is_root(job)) else { return };
         let has_ended = || job.state().outcome().is_some();
         let is_worthwhile = || runner.has_nested() || has_ended();
         while (is_worthwhile() || look_until(is_worthwhile)) && !has_ended() {
@@ -38,7 +38,7 @@ impl Worker {
         }
         // In this order: the root is looked at when the job is in hand, see above. And a job that has
         // ended is waited for by nobody: what its destructors push is no part of it.
-        let descends = runner.root().is_above(&next, job) && job.state().outcome().is_none();
+        let descends = runner.descends(&next, job) && job.state().outcome().is_none();
         if descends && next.is_awaited() {
             // Who joins what runs here can help in turn.
             let before = self.begin_on_top(&next);
@@ -47,7 +47,7 @@ impl Worker {
             return true;
         }
         // To whoever is free. It was out of sight for an instant, so it is pushed like a new one.
-        self.adopt(next, now_ns);
+        self.adopt(next);
         false
     }
 }

@@ -140,10 +140,21 @@ impl Shelf {
         Some(job)
     }
 
-    /// From which job the entries of the deque descend.
+    /// Whether the worker began this job at the bottom of its stack, with an empty deque, and no other
+    /// since. A hint.
+    pub(crate) fn is_root(&self, job: &JobRef) -> bool {
+        self.root.is(job)
+    }
+
+    /// Whether an entry that was taken out of the deque descends from `job`, which is the root.
+    pub(crate) fn descends(&self, entry: &JobRef, job: &JobRef) -> bool {
+        self.root.is_above(entry, job)
+    }
+
+    /// Whether a job that its own worker runs on top of the root may descend from that.
     #[inline]
-    pub(super) fn root(&self) -> &Root {
-        &self.root
+    pub(super) fn may_descend(&self, job: &JobRef) -> bool {
+        self.root.may_be_above(job)
     }
 
     /// Notes that an entry was taken; a tombstone serves nobody.
@@ -217,10 +228,7 @@ impl Nest {
     }
 
     /// Pushes a job that was taken out of another deque, to which its place still leads.
-    pub(crate) fn push_adopted(&self, job: JobRef, shelf: &Shelf, now_ns: u64) {
-        if self.owner.is_empty() {
-            shelf.note_served(now_ns);
-        }
+    pub(crate) fn push_adopted(&self, job: JobRef) {
         self.newest.pushed(job.place());
         self.owner.push(job);
     }

@@ -451,7 +451,7 @@ impl Worker {
         }
         let Ok(running) = job.another().start() else { return InPlace::Elsewhere };
         self.retract(job);
-        if self.shelf().root().may_be_above(job) {
+        if self.shelf().may_descend(job) {
             self.run(running, now_ns);
         } else {
             let before = self.begin_on_top(job);
@@ -504,8 +504,8 @@ impl Worker {
     }
 
     /// Queues a job that was taken out of another worker's deque.
-    pub(super) fn adopt(&self, job: JobRef, now_ns: u64) {
-        self.nest.push_adopted(job, self.shelf(), now_ns);
+    pub(super) fn adopt(&self, job: JobRef) {
+        self.nest.push_adopted(job);
         self.core.announce();
     }
 
