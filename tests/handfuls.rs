@@ -354,3 +354,29 @@ fn a_destructor_of_a_job_in_hand_may_submit_and_panic() {
     assert_eq!(ran.get(), IN_HAND);
     assert_at_rest(&pool);
 }
+
+#[test]
+fn what_lies_behind_a_long_job_is_served_beside_a_flood() {
+    let (pool, clock) = batch(2);
+    let (other, began, waited) = (hold(&pool, 1), Count::new(), Log::new());
+    let behind = hand(&pool, || {
+        for _ in 0..IN_HAND {
+            let (began, waited) = (began.clone(), waited.clone());
+            pool.try_spawn(move || waited.push(began.get())).unwrap();
+        }
+    });
+    for _ in 0..4_000 {
+        let (began, clock) = (began.clone(), clock.clone());
+        pool.try_spawn(move || {
+            began.add();
+            clock.advance(Duration::from_millis(1));
+        })
+        .unwrap();
+    }
+    other.free();
+    eventually("all have begun", || began.get() == 4_000 && waited.entries().len() == IN_HAND);
+    behind.free();
+    // Every eighth job that comes from the lane lets one of them go first.
+    let waited = waited.entries();
+    assert!(waited.iter().zip(1..).all(|(&before, nth)| before <= 40 + 10 * nth), "{waited:?}");
+}

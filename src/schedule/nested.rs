@@ -118,14 +118,17 @@ impl Shelf {
 
     /// As [`steal`](Self::steal), from where jobs have waited for an ageing bound.
     pub(crate) fn steal_due(&self, now_ns: u64, bound_ns: u64) -> Option<JobRef> {
-        let is_due = |since_ns: &Figure| due_at(since_ns.load(Relaxed), bound_ns) <= now_ns;
-        if is_due(&self.figures.in_hand_since_ns) {
-            if let Some(job) = self.steal_from_hand(now_ns) {
-                return Some(job);
-            }
-        }
-        let is_nested_due = is_due(&self.figures.waiting_since_ns) && self.has_nested();
-        if is_nested_due { self.steal_nested(now_ns) } else { None }
+        let nested = || {
+            let is_due = due_at(self.figures.waiting_since_ns.load(Relaxed), bound_ns) <= now_ns;
+            if is_due && self.has_nested() { self.steal_nested(now_ns) } else { None }
+        };
+        self.steal_if_in_hand_for(bound_ns, now_ns).or_else(nested)
+    }
+
+    /// Takes the oldest job in hand if none was taken for so long.
+    pub(crate) fn steal_if_in_hand_for(&self, bound_ns: u64, now_ns: u64) -> Option<JobRef> {
+        let is_due = due_at(self.figures.in_hand_since_ns.load(Relaxed), bound_ns) <= now_ns;
+        if is_due { self.steal_from_hand(now_ns) } else { None }
     }
 
     /// Whether there is something in the deque.

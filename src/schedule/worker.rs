@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     searching: Cell<bool>,
     turns: Turns,
     picks: Cell<u32>,
+    /// How often it came to the normal lane with nothing in hand.
+    lane_visits: Cell<u32>,
     /// When it took its handful.
     stowed_ns: Cell<u64>,
     /// Where in its handful the next job is, if there is one left.
@@ -156,6 +158,7 @@ impl Worker {
             searching: Cell::new(false),
             turns: Turns::default(),
             picks: Cell::new(0),
+            lane_visits: Cell::new(0),
             stowed_ns: Cell::new(0),
             next_in_hand: Cell::new(0),
             in_place_ns: Cell::new(0),

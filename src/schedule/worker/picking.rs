@@ -12,9 +12,11 @@ use crate::schedule::nested::{self, Shelf};
 /// ever must not starve what lies below them, or in the lane.
 const FAIR_EVERY: u32 = 32;
 
-/// Whether a job in hand has waited too long is asked again if it has been there for longer than this:
-/// then it is behind one that was not short.
+/// A job that has been in a hand for longer than this is behind one that was not short: whether it has
+/// waited too long is asked again,
 const JUDGED_FOR_NS: u64 = 100_000;
+/// and every so many times other workers take such a job rather than what came to the lane after it.
+const STALE_HANDS_EVERY: u32 = 8;
 
 impl Worker {
     /// The next entry to take up, which may be a tombstone. What has waited too long comes first.
@@ -96,6 +98,12 @@ impl Worker {
             let is_judged = in_hand_ns <= JUDGED_FOR_NS;
             return Some(if is_judged { job.into() } else { self.judge_again(job, now_ns) });
         }
+        self.lane_visits.set(self.lane_visits.get().wrapping_add(1));
+        if self.lane_visits.get() % STALE_HANDS_EVERY == 0 {
+            if let Some(older) = self.steal_from_stale_hand(now_ns) {
+                return Some(older);
+            }
+        }
         let most = worth_taking(self.core.pressure.mean_service_ns());
         let mut stowed = 0;
         let first = self.lanes().take_several(Priority::Normal, now_ns, most, |job| {
@@ -108,6 +116,14 @@ impl Worker {
             self.shelf().note_in_hand(now_ns);
         }
         first
+    }
+
+    /// The oldest job in the hand of a worker that hasn't come to it for long.
+    #[cold]
+    fn steal_from_stale_hand(&self, now_ns: u64) -> Option<Taken> {
+        let mut shelves = self.core.shelves.iter();
+        let job = shelves.find_map(|shelf| shelf.steal_if_in_hand_for(JUDGED_FOR_NS, now_ns))?;
+        Some(self.judge_again(job, now_ns))
     }
 
     /// A job of the lanes that was in a hand: it may have waited since behind one that was not short.
