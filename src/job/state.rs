@@ -16,7 +16,8 @@
 //!
 //! `QUEUED → RUNNING → DONE` and `QUEUED → ENDING → DONE` are the only ways. Both first steps are
 //! compare-and-swaps from `QUEUED`, so exactly one thread wins; a loser touches neither the body
-//! nor the slot.
+//! nor the slot. (Where only one thread can ever look, see [`is_sole`], they are stores, and the last step,
+//! of which nobody could learn, is left out.)
 //!
 //! | bit | set | cleared | meaning |
 //! |---|---|---|---|

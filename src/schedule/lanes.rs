@@ -156,8 +156,8 @@ impl Lanes {
         }
     }
 
-    /// Which lanes have something. As a hint it needs no order, and in the sleep protocol the fences
-    /// around it give the order.
+    /// Which lanes have something. For what was pushed, the fences of the sleep protocol give the order,
+    /// and elsewhere it is a hint.
     ///
     /// Acquire pairs with the Release of [`publish_occupied`](Self::publish_occupied): who sees a lane
     /// empty because a worker has taken a handful sees the handful. Without it that worker's jobs would
