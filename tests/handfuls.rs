@@ -5,12 +5,14 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use common::{
     Count, Drops, Gate, Log, OnDrop, assert_at_rest, elsewhere, eventually, hold, on_drop, recv,
-    resolve,
+    resolve, rounds_in, watchdog,
 };
 use weirpool::test::ManualClock;
 use weirpool::{
@@ -379,4 +381,85 @@ fn what_lies_behind_a_long_job_is_served_beside_a_flood() {
     // Every eighth job that comes from the lane lets one of them go first.
     let waited = waited.entries();
     assert!(waited.iter().zip(1..).all(|(&before, nth)| before <= 40 + 10 * nth), "{waited:?}");
+}
+
+/// What the submitters of a storm have counted.
+#[derive(Default)]
+struct Ghosts {
+    accepted: Count,
+    ran: Count,
+    drops: Drops,
+}
+
+/// Submits short jobs of all priorities and gives them up in every way.
+fn storm(pool: &Pool, ghosts: &Ghosts, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for nth in 0..rounds_in(4_000, 40_000) {
+        let (ran, tracked) = (ghosts.ran.clone(), ghosts.drops.tracked());
+        let is_long = random.u32(..20_000) == 0;
+        let body = move || {
+            let _tracked = tracked;
+            (0..if is_long { 50_000 } else { 0 }).for_each(|_| std::hint::spin_loop());
+            ran.add();
+        };
+        let priority = match random.u8(..20) {
+            0 => Priority::Low,
+            1 => Priority::High,
+            2 => Priority::Critical,
+            _ => Priority::Normal,
+        };
+        let mut spec = pool.job().priority(priority);
+        if random.u8(..10) == 0 {
+            spec = spec.timeout(Duration::from_micros(random.u64(..200)));
+        }
+        if let Ok(job) = spec.try_submit(body) {
+            ghosts.accepted.add();
+            match random.u8(..6) {
+                0 => _ = job.cancel(),
+                1 => drop(job.cancel_on_drop()),
+                2 => {
+                    let canceller = job.canceller();
+                    drop(job);
+                    canceller.cancel();
+                }
+                3 if nth % 32 == 0 => _ = job.join(),
+                _ => drop(job),
+            }
+        }
+        if nth % 500 == 0 {
+            pool.set_capacity(random.usize(1..=256));
+        }
+    }
+}
+
+#[test]
+fn a_storm_of_short_jobs_loses_none_and_every_snapshot_adds_up() {
+    let _watchdog = watchdog();
+    for workers in [1, 2, 4] {
+        let pool = Pool::builder().batch().workers(workers).capacity(256).build().unwrap();
+        let (ghosts, over) = (Ghosts::default(), AtomicBool::new(false));
+        thread::scope(|s| {
+            let (pool, ghosts, over) = (&pool, &ghosts, &over);
+            s.spawn(move || {
+                while !over.load(SeqCst) {
+                    let now = pool.snapshot();
+                    assert_eq!(now.in_flight, now.reserved + now.queued + now.running);
+                    assert!(now.in_flight <= 256, "{now:?}");
+                }
+            });
+            let storms: Vec<_> =
+                (0..3).map(|seed| s.spawn(move || storm(pool, ghosts, seed))).collect();
+            let ended: Vec<_> = storms.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            over.store(true, SeqCst);
+            assert!(ended.iter().all(Result::is_ok));
+        });
+        wait_idle(&pool);
+        let now = pool.snapshot();
+        assert_eq!(now.accepted as usize, ghosts.accepted.get());
+        assert_eq!(now.completed as usize, ghosts.ran.get());
+        let ends = now.completed + now.panicked + now.cancelled + now.shed.total() + now.discarded;
+        assert_eq!(now.accepted, ends);
+        assert_eq!(ghosts.drops.count(), 3 * rounds_in(4_000, 40_000));
+        assert_at_rest(&pool);
+    }
 }
