@@ -2,6 +2,7 @@
 //! thinnest of wrappers. Exists only under loom, and is no part of the crate's promise.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::task::{Context, Poll, Waker};
 
 use crate::admission::ledger::{self, Holding};
@@ -276,6 +277,49 @@ impl<T> Handle<T> {
     }
 }
 
+/// One reference to a job without a body, by the state word alone: whoever gives back the last one is
+/// told, in place of freeing the block.
+pub struct Share(ManuallyDrop<JobRef>);
+
+/// The share of a job's queue, and that of its handle.
+pub fn shares() -> (Share, Share) {
+    // SAFETY: the body borrows nothing.
+    let (entry, receiver) = unsafe { Receiver::new_job(|| (), origin()) };
+    let share = |job| Share(ManuallyDrop::new(job));
+    let of_handle = share(receiver.job().another());
+    // The reference that `another` has added in its place is given back by hand.
+    let receiver = ManuallyDrop::new(receiver);
+    assert!(!receiver.job().state().release(), "the handle's share is left");
+    (share(entry), of_handle)
+}
+
+impl Share {
+    pub fn another(&self) -> Self {
+        Self(ManuallyDrop::new(self.0.another()))
+    }
+
+    /// Wins the job and publishes its end, if it is queued; true if that gave back the last reference.
+    pub fn end(self) -> bool {
+        let state = self.0.state();
+        if state.start().is_err() {
+            return self.give_back();
+        }
+        // The type of the answer has no name out here.
+        format!("{:?}", state.publish(Outcome::Completed, false)) == "Last"
+    }
+
+    /// Goes as a handle does; true if that gave back the last reference.
+    pub fn drop_handle(self) -> bool {
+        let _ = self.0.state().drop_handle();
+        self.give_back()
+    }
+
+    /// True if it was the last.
+    pub fn give_back(self) -> bool {
+        self.0.state().release()
+    }
+}
+
 /// The lanes.
 pub struct Lanes(lanes::Lanes);
 
@@ -331,6 +375,16 @@ impl Nest {
     pub fn retract(&self, entry: &Entry) {
         self.0.retract(&entry.0, &self.1);
     }
+
+    /// Pushes what was taken out of another deque.
+    pub fn adopt(&self, entry: Entry) {
+        self.0.push_adopted(entry.0);
+    }
+
+    /// The job begins at the bottom of the worker's stack.
+    pub fn begin_root(&self, entry: &Entry) {
+        self.0.begin_root(&entry.0, &self.1);
+    }
 }
 
 impl Shelf {
@@ -347,6 +401,17 @@ impl Shelf {
 
     pub fn steal(&self) -> Option<Entry> {
         self.0.steal(0).map(Entry)
+    }
+
+    /// As a worker that joins a job, and has found that it runs here: takes an entry, and says whether
+    /// that descends from the job.
+    pub fn steal_for(&self, joined: &Entry) -> Option<(Entry, bool)> {
+        if !self.0.is_root(&joined.0) {
+            return None;
+        }
+        let stolen = self.0.steal_nested(0)?;
+        let descends = self.0.is_root(&joined.0) && joined.0.state().outcome().is_none();
+        Some((Entry(stolen), descends))
     }
 
     pub fn is_empty(&self) -> bool {

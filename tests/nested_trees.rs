@@ -273,7 +273,7 @@ fn on_top_of_a_join_runs_only_what_it_waits_for() {
     let _watchdog = watchdog();
     let mut random = Rng::with_seed(0x7ee5);
     let mut helped = 0;
-    for _ in 0..rounds_in(30, 500) {
+    for _ in 0..rounds_in(15, 150) {
         for workers in 2..=4 {
             for capacity in [12, 4096] {
                 helped += round(workers, capacity, random.u64(..));

@@ -1,12 +1,12 @@
 //! One job alone: run against cancel against the handle's ways to wait and to go.
 #![cfg(loom)]
 
-use loom_tests::{AtLeast, Ghost, Seen, explore};
+use loom_tests::{AtLeast, Ghost, Payload, Seen, explore};
 use std::future::poll_fn;
 use std::sync::Arc;
 use weirpool::JobError;
 use weirpool::loom::{future, thread};
-use weirpool::protocols::{Handle, job};
+use weirpool::protocols::{Handle, job, shares};
 
 /// What happened to a job's body and its slot.
 #[derive(Default)]
@@ -177,5 +177,50 @@ fn a_handle_with_a_waker_is_dropped_against_the_publisher() {
         }));
         drop(handle);
         assert!(worker.join().unwrap());
+    });
+}
+
+/// The references of the queue, the handle and a canceller go at the same time. Whoever has the last one is
+/// alone with the block, and frees it: so it sees all that the others did with it.
+#[test]
+fn the_last_reference_comes_after_all_others() {
+    let must_see = ["the worker", "the handle", "the canceller"];
+    explore("job: references", Some(3), AtLeast(1_000), &must_see, |seen| {
+        let (queue, handle) = shares();
+        let canceller = handle.another();
+        let uses: Arc<[Payload; 3]> = Arc::default();
+        let frees = |uses: &[Payload], seen: &Seen, who| {
+            uses.iter().for_each(Payload::touch);
+            seen.note(who);
+        };
+        let worker = {
+            let (uses, seen) = (Arc::clone(&uses), seen.clone());
+            thread::spawn(move || {
+                uses[0].touch();
+                let last = queue.end();
+                if last {
+                    frees(&*uses, &seen, "the worker");
+                }
+                last
+            })
+        };
+        let dropping = {
+            let (uses, seen) = (Arc::clone(&uses), seen.clone());
+            thread::spawn(move || {
+                uses[1].touch();
+                let last = handle.drop_handle();
+                if last {
+                    frees(&*uses, &seen, "the handle");
+                }
+                last
+            })
+        };
+        uses[2].touch();
+        let last = canceller.give_back();
+        if last {
+            frees(&*uses, seen, "the canceller");
+        }
+        let lasts = [last, worker.join().unwrap(), dropping.join().unwrap()];
+        assert_eq!(lasts.into_iter().filter(|last| *last).count(), 1, "one frees the block");
     });
 }

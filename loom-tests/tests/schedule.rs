@@ -2,14 +2,14 @@
 #![cfg(loom)]
 
 use loom_tests::{AtLeast, Ghost, explore};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use weirpool::loom::thread;
 use weirpool::protocols::{Entry, Lanes, Nest, Shelf, Sleep, job, nest};
 
 /// What the workers of a model share.
 struct Crew {
     lanes: Lanes,
-    shelf: Option<Shelf>,
+    shelves: Vec<Shelf>,
     sleep: Sleep,
     slept: Ghost,
     done: Ghost,
@@ -17,9 +17,13 @@ struct Crew {
 
 impl Crew {
     fn new(workers: usize, shelf: Option<Shelf>) -> Arc<Self> {
+        Self::of(workers, shelf.into_iter().collect())
+    }
+
+    fn of(workers: usize, shelves: Vec<Shelf>) -> Arc<Self> {
         Arc::new(Self {
             lanes: Lanes::new(4),
-            shelf,
+            shelves,
             sleep: Sleep::new(workers),
             slept: Ghost::default(),
             done: Ghost::default(),
@@ -27,11 +31,11 @@ impl Crew {
     }
 
     fn has_work(&self) -> bool {
-        self.lanes.has_work() || self.shelf.as_ref().is_some_and(|shelf| !shelf.is_empty())
+        self.lanes.has_work() || self.shelves.iter().any(|shelf| !shelf.is_empty())
     }
 
     fn take(&self) -> Option<Entry> {
-        self.lanes.take().or_else(|| self.shelf.as_ref().and_then(Shelf::steal))
+        self.lanes.take().or_else(|| self.shelves.iter().find_map(Shelf::steal))
     }
 
     /// Works like a worker until it has run `quota` jobs, then like a worker inside a long body:
@@ -272,12 +276,13 @@ fn a_job_in_hand_is_taken_once() {
     explore("queues: owner, thief, canceller", Some(3), AtLeast(10), &must_see, |seen| {
         let (_nest, shelf) = nest();
         let lanes = Arc::new(Lanes::new(2));
+        let (their_shelf, their_lanes) = (shelf.clone(), Arc::clone(&lanes));
+        let thief = thread::spawn(move || run(their_shelf.steal()));
+        // Made after the thief has begun, who so must learn of them from where he finds them.
         let (first, first_handle) = job(|| ());
         let (second, handle) = job(|| ());
         lanes.push(first);
         lanes.push(second);
-        let (their_shelf, their_lanes) = (shelf.clone(), Arc::clone(&lanes));
-        let thief = thread::spawn(move || run(their_shelf.steal()));
         let mine = handle.another();
         let canceller = thread::spawn(move || mine.cancel(|| drop(their_lanes.remove(&mine))));
         assert_eq!(run(shelf.take_two(&lanes)), 1);
@@ -291,5 +296,91 @@ fn a_job_in_hand_is_taken_once() {
         assert_eq!(owner + thief + usize::from(cancelled), 1);
         assert!(shelf.is_empty(), "no entry is left behind");
         drop((first_handle, handle));
+    });
+}
+
+/// A worker runs two urgent jobs one after the other, of which each pushes a child and doesn't wait for it.
+/// Others join the two jobs, and look in the deque for what descends from theirs.
+#[test]
+fn a_root_tells_whose_children_are_in_the_deque() {
+    let must_see = ["first: its child", "first: another", "second: its child", "second: another"];
+    explore("queues: root, two helpers", Some(3), AtLeast(1_000), &must_see, |seen| {
+        let (nest, shelf) = nest();
+        let lanes = Lanes::new(2);
+        let ran_by = Arc::new(Mutex::new([None; 2]));
+        let child = |nth: usize| {
+            let ran_by = Arc::clone(&ran_by);
+            job(move || {
+                let before = ran_by.lock().unwrap()[nth].replace(thread::current().id());
+                assert_eq!(before, None, "it ran twice");
+            })
+        };
+        let help = |joined: Entry, nth: usize, [own, another]: [&'static str; 2]| {
+            let (shelf, seen, ran_by) = (shelf.clone(), seen.clone(), Arc::clone(&ran_by));
+            thread::spawn(move || {
+                let Some((entry, descends)) = shelf.steal_for(&joined) else { return };
+                seen.note(if descends { own } else { another });
+                assert_eq!(run(Some(entry)), 1, "nobody else has it");
+                let ran_here = ran_by.lock().unwrap()[nth] == Some(thread::current().id());
+                assert!(ran_here || !descends, "a stranger");
+            })
+        };
+        let [(first, first_handle), (second, second_handle)] = [job(|| ()), job(|| ())];
+        // A job's number comes from its queue.
+        lanes.push(first);
+        lanes.push(second);
+        let helpers = [
+            help(first_handle.another(), 0, ["first: its child", "first: another"]),
+            help(second_handle.another(), 1, ["second: its child", "second: another"]),
+        ];
+        let children = [child(0), child(1)].map(|(entry, handle)| {
+            let next = lanes.take().expect("nobody else takes it");
+            nest.begin_root(&next);
+            nest.push(entry);
+            assert_eq!(run(Some(next)), 1);
+            handle
+        });
+        for helper in helpers {
+            helper.join().unwrap();
+        }
+        while let Some(entry) = nest.pop() {
+            run(Some(entry));
+        }
+        assert!(ran_by.lock().unwrap().iter().all(Option::is_some), "each runs");
+        drop((first_handle, second_handle, children));
+    });
+}
+
+/// A worker that helps takes a job that it may not run, and puts it into its own deque. A third that goes to
+/// sleep meanwhile must be there for it.
+#[test]
+fn an_adopted_job_is_found() {
+    let must_see = ["adopted", "not met", "slept", "stayed awake"];
+    explore("queues: adoption, park", Some(3), AtLeast(500), &must_see, |seen| {
+        let ((runners, from), (helpers, to)) = (nest(), nest());
+        let crew = Crew::of(1, [from.clone(), to].into());
+        let peer = {
+            let crew = Arc::clone(&crew);
+            thread::spawn(move || crew.work(0, 1))
+        };
+        let helper = {
+            let (crew, seen) = (Arc::clone(&crew), seen.clone());
+            thread::spawn(move || match from.steal() {
+                Some(entry) => {
+                    helpers.adopt(entry);
+                    crew.sleep.notify(1);
+                    seen.note("adopted");
+                }
+                None => seen.note("not met"),
+            })
+        };
+        let (entry, handle) = job(|| ());
+        drop(handle);
+        runners.push(entry);
+        crew.sleep.notify(1);
+        helper.join().unwrap();
+        peer.join().unwrap();
+        seen.note(if crew.slept.get() > 0 { "slept" } else { "stayed awake" });
+        assert_eq!(crew.done.get(), 1);
     });
 }
