@@ -92,7 +92,7 @@ impl Ledger {
 
     pub fn take_as(&self, claim: Claim) -> Result<Slot, bool> {
         let taken = self.0.take(claim.0);
-        taken.map(|slot| self.own(slot)).map_err(|no| no == ledger::NoSlot::Closed)
+        taken.map(|slot| self.own(slot, claim)).map_err(|no| no == ledger::NoSlot::Closed)
     }
 
     pub fn reserve(&self) -> bool {
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     pub fn redeem_as(&self, claim: Claim) -> Option<Slot> {
-        self.0.redeem(claim.0.holding).ok().map(|slot| self.own(slot))
+        self.0.redeem(claim.0.holding).ok().map(|slot| self.own(slot, claim))
     }
 
     pub fn cancel_permit(&self) {
@@ -157,10 +157,9 @@ impl Ledger {
         Place(Arc::clone(&self.0), self.0.waiters().join(&self.0, claim.0))
     }
 
-    fn own(&self, slot: ledger::Slot<'_>) -> Slot {
-        let holding = slot.holding();
+    fn own(&self, slot: ledger::Slot<'_>, claim: Claim) -> Slot {
         slot.leave_with_job();
-        Slot { ledger: Arc::clone(&self.0), holding: Some(holding) }
+        Slot { ledger: Arc::clone(&self.0), holding: Some(claim.0.holding) }
     }
 }
 
@@ -179,8 +178,8 @@ impl Slot {
     pub fn pass_on(mut self, claim: Claim) -> Option<Self> {
         let ledger = Arc::clone(&self.ledger);
         let passed = self.ended(&ledger)?.pass_on(claim.0.holding)?;
-        self.holding = Some(passed.holding());
         passed.leave_with_job();
+        self.holding = Some(claim.0.holding);
         Some(self)
     }
 
