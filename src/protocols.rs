@@ -239,6 +239,10 @@ fn end(mut ended: Ended, return_slot: impl FnOnce()) {
 }
 
 impl Entry {
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+
     /// Runs the job as a worker does; false if it was won by another.
     pub fn run(self, return_slot: impl FnOnce()) -> bool {
         let Ok(running) = self.0.start() else { return false };
@@ -384,6 +388,13 @@ impl Nest {
     pub fn begin_root(&self, entry: &Entry) {
         self.0.begin_root(&entry.0, &self.1);
     }
+
+    /// The job runs on top of the root's, from which it doesn't descend, and does so much.
+    pub fn run_on_top(&self, entry: &Entry, body: impl FnOnce()) {
+        let before = self.0.begin_root_on_top(&entry.0, &self.1);
+        body();
+        self.0.end_root_on_top(&before, &self.1);
+    }
 }
 
 impl Shelf {
@@ -409,7 +420,8 @@ impl Shelf {
             return None;
         }
         let stolen = self.0.steal_nested(0)?;
-        let descends = self.0.is_root(&joined.0) && joined.0.state().outcome().is_none();
+        let has_ended = joined.0.state().outcome().is_some();
+        let descends = self.0.descends(&stolen, &joined.0) && !has_ended;
         Some((Entry(stolen), descends))
     }
 

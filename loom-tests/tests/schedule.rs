@@ -351,6 +351,52 @@ fn a_root_tells_whose_children_are_in_the_deque() {
     });
 }
 
+/// The root's body has joined a stranger in place, which leaves a job in the deque, and then pushes a child of its own.
+/// Who joins the root must tell the one from the other.
+#[test]
+fn what_a_stranger_left_descends_from_nobody() {
+    let must_see = ["the stranger's", "the root's", "none"];
+    explore("queues: root, leftovers", None, AtLeast(100), &must_see, |seen| {
+        let (nest, shelf) = nest();
+        let lanes = Lanes::new(2);
+        let [(root, root_handle), (stranger, stranger_handle)] = [job(|| ()), job(|| ())];
+        lanes.push(root);
+        lanes.push(stranger);
+        let [(left, left_handle), (own, own_handle)] = [job(|| ()), job(|| ())];
+        let (of_left, of_own) = (left_handle.another(), own_handle.another());
+        let root = lanes.take().expect("nobody else takes it");
+        nest.begin_root(&root);
+        let helper = {
+            let (joined, seen) = (root_handle.another(), seen.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let Some((entry, descends)) = shelf.steal_for(&joined) else {
+                        seen.note("none");
+                        return;
+                    };
+                    if entry.is_same(&of_left) {
+                        assert!(!descends, "a stranger");
+                        seen.note("the stranger's");
+                    } else {
+                        assert!(descends && entry.is_same(&of_own), "a child");
+                        seen.note("the root's");
+                    }
+                    run(Some(entry));
+                }
+            })
+        };
+        nest.run_on_top(&stranger_handle.another(), || nest.push(left));
+        nest.push(own);
+        helper.join().unwrap();
+        run(lanes.take());
+        while let Some(entry) = nest.pop() {
+            run(Some(entry));
+        }
+        run(Some(root));
+        drop((root_handle, stranger_handle, left_handle, own_handle));
+    });
+}
+
 /// A worker that helps takes a job that it may not run, and puts it into its own deque. A third that goes to
 /// sleep meanwhile must be there for it.
 #[test]

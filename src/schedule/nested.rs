@@ -212,14 +212,14 @@ impl Nest {
     }
 
     /// The same for a job on top of the root's, which may not descend from that.
-    pub(super) fn begin_root_on_top(&self, job: &JobRef, shelf: &Shelf) -> Before {
+    pub(crate) fn begin_root_on_top(&self, job: &JobRef, shelf: &Shelf) -> Before {
         let before = shelf.root.before(self.next_place(shelf));
         self.begin_root(job, shelf);
         before
     }
 
     /// The job on top has ended. What it has left in the deque doesn't descend from the root.
-    pub(super) fn end_root_on_top(&self, before: &Before, shelf: &Shelf) {
+    pub(crate) fn end_root_on_top(&self, before: &Before, shelf: &Shelf) {
         let is_clean = self.newest.is_before(before.next);
         shelf.root.end(before, (!is_clean).then(|| self.next_place(shelf)));
     }

@@ -20,7 +20,7 @@ pub(super) struct Root {
 
 /// What was the root before, and where the deque stood.
 #[must_use]
-pub(super) struct Before {
+pub(crate) struct Before {
     job: Place,
     /// The place of the next entry.
     pub(super) next: Place,
