@@ -357,7 +357,12 @@ pub struct Nest(nested::Nest, Arc<nested::Shelf>);
 pub struct Shelf(Arc<nested::Shelf>);
 
 pub fn nest() -> (Nest, Shelf) {
-    let (nest, shelf) = nested::nest(0);
+    nest_of(0)
+}
+
+/// The same for one of several workers.
+pub fn nest_of(worker: usize) -> (Nest, Shelf) {
+    let (nest, shelf) = nested::nest(worker);
     let shelf = Arc::new(shelf);
     (Nest(nest, Arc::clone(&shelf)), Shelf(shelf))
 }

@@ -4,7 +4,7 @@
 use loom_tests::{AtLeast, Ghost, explore};
 use std::sync::{Arc, Mutex};
 use weirpool::loom::thread;
-use weirpool::protocols::{Entry, Lanes, Nest, Shelf, Sleep, job, nest};
+use weirpool::protocols::{Entry, Lanes, Nest, Shelf, Sleep, job, nest, nest_of};
 
 /// What the workers of a model share.
 struct Crew {
@@ -403,7 +403,7 @@ fn what_a_stranger_left_descends_from_nobody() {
 fn an_adopted_job_is_found() {
     let must_see = ["adopted", "not met", "slept", "stayed awake"];
     explore("queues: adoption, park", Some(3), AtLeast(500), &must_see, |seen| {
-        let ((runners, from), (helpers, to)) = (nest(), nest());
+        let ((runners, from), (helpers, to)) = (nest(), nest_of(1));
         let crew = Crew::of(1, [from.clone(), to].into());
         let peer = {
             let crew = Arc::clone(&crew);
@@ -428,5 +428,38 @@ fn an_adopted_job_is_found() {
         peer.join().unwrap();
         seen.note(if crew.slept.get() > 0 { "slept" } else { "stayed awake" });
         assert_eq!(crew.done.get(), 1);
+    });
+}
+
+/// A worker that runs a job at the bottom of its stack, and joins another, puts a stranger into its deque that it
+/// came by when it helped. Who joins the job must not take the stranger for a descendant.
+#[test]
+fn an_adopted_job_descends_from_nothing_here() {
+    explore("queues: adoption, root", None, AtLeast(10), &["met", "not met"], |seen| {
+        let ((strangers, from), (helpers, to)) = (nest(), nest_of(1));
+        let lanes = Lanes::new(1);
+        let (root, root_handle) = job(|| ());
+        lanes.push(root);
+        let root = lanes.take().expect("just pushed");
+        helpers.begin_root(&root);
+        let (joined, seen) = (root_handle.another(), seen.clone());
+        let third = thread::spawn(move || match to.steal_for(&joined) {
+            Some((entry, descends)) => {
+                seen.note("met");
+                assert!(!descends, "a stranger");
+                run(Some(entry))
+            }
+            None => {
+                seen.note("not met");
+                0
+            }
+        });
+        let (stranger, stranger_handle) = job(|| ());
+        strangers.push(stranger);
+        helpers.adopt(from.steal().expect("just pushed"));
+        assert_eq!(run(Some(root)), 1);
+        let here = run(helpers.pop());
+        assert_eq!(here + third.join().unwrap(), 1);
+        drop((root_handle, stranger_handle));
     });
 }
