@@ -125,7 +125,8 @@ pub struct QueueDelayState {
     /// shows that a queue stands. None if no job was taken in it.
     pub smallest_wait: Option<Duration>,
     /// How long the job has waited that has waited longest in the lanes; none if none waits there.
-    /// Normal jobs submitted from inside bodies wait elsewhere.
+    /// Normal jobs submitted from inside bodies wait elsewhere, and so do the few very short ones that a
+    /// worker has taken at one go.
     pub oldest_wait: Option<Duration>,
     /// The wait that the graded door allows at present. None with another law, and before 50 jobs
     /// have ended.
