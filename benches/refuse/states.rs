@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weirpool::cpu::Contention;
 use weirpool::test::ManualCpu;
 use weirpool::{
-    ActiveWorkers, Builder, CpuGate, JobSpec, Limit, Partition, Permit, Pool, Priority, Reason,
+    ActiveWorkers, Arm, Builder, CpuGate, JobSpec, Limit, Partition, Permit, Pool, Priority, Reason,
 };
 
 pub(crate) const CAPACITY: usize = 4096;
@@ -89,9 +89,11 @@ fn builder(reason: Reason) -> Builder {
             let cpu = ManualCpu::new();
             cpu.set(1.0);
             cpu.set_contention(Contention::none().throttled(1.0));
-            let gate = CpuGate::default().source(cpu).sample_every(Duration::from_millis(1));
-            // No number of active workers that would give way before anything is refused.
-            builder.cpu_gate(gate.time_constant(AGES).active_workers(ActiveWorkers::Fixed))
+            let gate = CpuGate::default().source(cpu).sample_every(Duration::from_secs(60));
+            // No number of active workers that would give way before anything is refused, and no pool that
+            // must be busy for the gate to be asked.
+            let gate = gate.time_constant(AGES).active_workers(ActiveWorkers::Fixed);
+            builder.cpu_gate(gate.armed(Arm::Always))
         }
         _ => builder,
     }
