@@ -7,13 +7,14 @@
 //!
 //! A ring holds `(sequence number, job)` in the order of the numbers, so an entry is found by
 //! binary search. A removed entry leaves a hole; holes are squeezed out when they outnumber the
-//! live entries by [`SPARE_HOLES`], so the rings are bounded by the capacity: a million jobs
+//! live entries by [`SPARE_HOLES`](super::ring::SPARE_HOLES), so the rings are bounded by the capacity: a million jobs
 //! submitted and cancelled behind busy workers take no memory.
 
 use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 
+use super::ring::{Entry, Popped, Ring, ring_entries};
 use crate::admission::partition;
 use crate::admission::pressure::Pressure;
 use crate::job::JobRef;
@@ -22,9 +23,6 @@ use crate::policy::delay::{Judge, Law, Measured, Wait};
 use crate::priority::Priority;
 use crate::sync::stat::{Arc, AtomicU64, Relaxed};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
-
-/// Holes a ring may have beyond its live entries before it is squeezed.
-const SPARE_HOLES: usize = 64;
 
 /// The lanes that have something, as bits: a worker's first look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,32 +95,6 @@ struct Rings {
     judge: Judge,
 }
 
-struct Ring {
-    entries: VecDeque<Entry>,
-    live: usize,
-    /// When the lane became non-empty or was last served, [`NEVER`] while it is empty.
-    waiting_since_ns: u64,
-}
-
-/// What is asked of a job under the lock stands here: its header lies in a cache line that another core
-/// wrote last.
-struct Entry {
-    seq: u64,
-    job: Option<JobRef>,
-    enqueued_ns: u64,
-    deadline_ns: u64,
-    is_exempt: bool,
-    is_common: bool,
-}
-
-/// What a ring knows of a job that leaves it.
-struct Popped {
-    job: JobRef,
-    enqueued_ns: u64,
-    deadline_ns: u64,
-    is_exempt: bool,
-}
-
 impl Lanes {
     /// Lanes for at most `capacity` live jobs, all memory taken now.
     ///
@@ -133,11 +105,7 @@ impl Lanes {
         law: Law,
         pressure: Arc<Pressure>,
     ) -> Self {
-        let ring = || Ring {
-            entries: VecDeque::with_capacity(ring_entries(capacity)),
-            live: 0,
-            waiting_since_ns: NEVER,
-        };
+        let ring = || Ring::new(capacity);
         Self {
             rings: CachePadded::new(Guarded {
                 pushed: AtomicU64::new(0),
@@ -403,80 +371,9 @@ impl Lanes {
     }
 }
 
-/// Live entries, the holes there may be beside them, and the one that is being pushed.
-fn ring_entries(capacity: usize) -> usize {
-    2 * capacity + SPARE_HOLES + 1
-}
-
-impl Ring {
-    #[inline]
-    fn push(&mut self, seq: u64, job: JobRef, now_ns: u64) {
-        debug_assert!(self.entries.len() < self.entries.capacity(), "allocation under the lock");
-        if self.live == 0 {
-            self.waiting_since_ns = now_ns;
-        }
-        self.live += 1;
-        self.entries.push_back(Entry {
-            seq,
-            enqueued_ns: now_ns,
-            deadline_ns: job.deadline_ns(),
-            is_exempt: job.is_exempt(),
-            is_common: job.is_common(),
-            job: Some(job),
-        });
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Popped> {
-        loop {
-            let Entry { job, enqueued_ns, deadline_ns, is_exempt, .. } =
-                self.entries.pop_front()?;
-            let Some(job) = job else { continue };
-            self.live -= 1;
-            if self.live == 0 {
-                self.waiting_since_ns = NEVER;
-                // What comes next begins where the ring began, in memory that is in the caches.
-                self.entries.clear();
-            }
-            return Some(Popped { job, enqueued_ns, deadline_ns, is_exempt });
-        }
-    }
-
-    /// The oldest entry, if it is of a common job. Holes before it are closed.
-    #[inline]
-    fn oldest_if_common(&mut self) -> Option<&Entry> {
-        while self.entries.front()?.job.is_none() {
-            self.entries.pop_front();
-        }
-        self.entries.front().filter(|entry| entry.is_common)
-    }
-
-    fn oldest_ns(&self) -> Option<u64> {
-        self.entries.iter().find(|entry| entry.job.is_some()).map(|entry| entry.enqueued_ns)
-    }
-
-    fn note_served(&mut self, now_ns: u64) {
-        if self.live > 0 {
-            self.waiting_since_ns = now_ns;
-        }
-    }
-
-    fn remove(&mut self, seq: u64) -> Option<JobRef> {
-        let at = self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()?;
-        let job = self.entries[at].job.take()?;
-        self.live -= 1;
-        if self.live == 0 {
-            self.entries.clear();
-            self.waiting_since_ns = NEVER;
-        } else if self.entries.len() - self.live > self.live + SPARE_HOLES {
-            self.entries.retain(|entry| entry.job.is_some());
-        }
-        Some(job)
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::ring::SPARE_HOLES;
     use super::*;
     use crate::job::Origin;
     use crate::priority::Class;

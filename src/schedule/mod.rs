@@ -15,6 +15,7 @@ mod looking;
 pub(crate) mod nested;
 mod newest;
 mod regulate;
+mod ring;
 mod root;
 pub(crate) mod sleep;
 mod stack;
