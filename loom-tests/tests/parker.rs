@@ -33,20 +33,25 @@ impl Letter {
     }
 }
 
+/// Parks until somebody has written a letter and left the token.
+fn await_letter(parker: Parker) {
+    let letter = Arc::new(Letter::default());
+    let (theirs, written) = (parker.clone(), Arc::clone(&letter));
+    let mine = move || {
+        parker.park();
+        assert_eq!(letter.read(), 1);
+    };
+    against(mine, move || {
+        written.write();
+        theirs.unpark();
+    });
+}
+
 /// The token is left before, while or after the owner goes to block.
 #[test]
 fn unpark_against_park() {
     explore("parker: unpark, park", None, AtLeast(5), &[], |_| {
-        let (parker, letter) = (Parker::new(), Arc::new(Letter::default()));
-        let (theirs, written) = (parker.clone(), Arc::clone(&letter));
-        let mine = move || {
-            parker.park();
-            assert_eq!(letter.read(), 1);
-        };
-        against(mine, move || {
-            written.write();
-            theirs.unpark();
-        });
+        await_letter(Parker::new());
     });
 }
 
@@ -110,17 +115,9 @@ fn the_time_is_up_while_the_token_comes() {
 #[test]
 fn a_token_is_taken_once() {
     explore("parker: again", None, AtLeast(5), &[], |_| {
-        let (parker, letter) = (Parker::new(), Arc::new(Letter::default()));
-        let (theirs, written) = (parker.clone(), Arc::clone(&letter));
+        let parker = Parker::new();
         parker.unpark();
         parker.park();
-        let mine = move || {
-            parker.park();
-            assert_eq!(letter.read(), 1);
-        };
-        against(mine, move || {
-            written.write();
-            theirs.unpark();
-        });
+        await_letter(parker);
     });
 }

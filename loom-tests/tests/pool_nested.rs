@@ -10,6 +10,21 @@ fn worker() -> usize {
     weirpool::context().expect("inside a body").worker_index()
 }
 
+/// Runs a parent in a pool whose workers rest, until it says that it is done, and then ends the pool.
+fn family(
+    workers: usize,
+    capacity: usize,
+    accepted: u64,
+    parent: impl FnOnce(weirpool::Pool, Arc<Signal>) + Send + 'static,
+) {
+    let pool = resting_pool(workers, capacity);
+    let done = Arc::new(Signal::default());
+    let (own, dones) = (pool.clone(), Arc::clone(&done));
+    assert!(pool.try_spawn(move || parent(own, dones)).is_ok());
+    done.wait();
+    finish(pool, accepted);
+}
+
 /// The only worker joins its two children in place: the older first, whose entry can't be taken
 /// out of the deque, then the newer.
 #[test]
@@ -51,19 +66,13 @@ fn a_child_is_joined_in_place_or_stolen() {
 #[test]
 fn a_peer_is_woken_for_a_child() {
     explore("nested: woken peer", Some(3), AtLeast(100), &[], |_| {
-        let pool = resting_pool(2, 2);
-        let done = Arc::new(Signal::default());
-        let (own, dones) = (pool.clone(), Arc::clone(&done));
-        let parent = move || {
+        family(2, 2, 2, move |own, dones| {
             let ran = Arc::new(Signal::default());
             let rans = Arc::clone(&ran);
             assert!(own.try_spawn(move || rans.give()).is_ok());
             ran.wait();
             dones.give();
-        };
-        assert!(pool.try_spawn(parent).is_ok());
-        done.wait();
-        finish(pool, 2);
+        });
     });
 }
 
@@ -119,10 +128,7 @@ fn a_peer_is_woken_before_a_join_blocks() {
 #[test]
 fn a_join_in_place_strands_no_sibling() {
     explore("nested: sibling", Some(2), AtLeast(100), &[], |_| {
-        let pool = resting_pool(2, 3);
-        let done = Arc::new(Signal::default());
-        let (own, dones) = (pool.clone(), Arc::clone(&done));
-        let parent = move || {
+        family(2, 3, 3, move |own, dones| {
             let ran = Arc::new(Signal::default());
             let rans = Arc::clone(&ran);
             let older = own.try_submit(|| ()).unwrap();
@@ -130,10 +136,7 @@ fn a_join_in_place_strands_no_sibling() {
             older.join().unwrap();
             ran.wait();
             dones.give();
-        };
-        assert!(pool.try_spawn(parent).is_ok());
-        done.wait();
-        finish(pool, 3);
+        });
     });
 }
 
@@ -171,10 +174,7 @@ fn a_grandchild_is_run_by_whoever_waits_for_it() {
 #[test]
 fn a_join_runs_what_its_job_waits_for() {
     explore("nested: help needed", Some(1), AtLeast(100), &[], |_| {
-        let pool = resting_pool(2, 3);
-        let done = Arc::new(Signal::default());
-        let (own, dones) = (pool.clone(), Arc::clone(&done));
-        let parent = move || {
+        family(2, 3, 3, move |own, dones| {
             let [pushed, ran] = [(), ()].map(|()| Arc::new(Signal::default()));
             let (inner, pusheds) = (own.clone(), Arc::clone(&pushed));
             let child = own.try_submit(move || {
@@ -190,10 +190,7 @@ fn a_join_runs_what_its_job_waits_for() {
             pushed.wait();
             assert_eq!(child.unwrap().join().unwrap(), worker());
             dones.give();
-        };
-        assert!(pool.try_spawn(parent).is_ok());
-        done.wait();
-        finish(pool, 3);
+        });
     });
 }
 
@@ -202,10 +199,7 @@ fn a_join_runs_what_its_job_waits_for() {
 #[test]
 fn a_join_runs_no_detached_job() {
     explore("nested: no help for the detached", Some(2), AtLeast(500), &[], |_| {
-        let pool = resting_pool(2, 3);
-        let done = Arc::new(Signal::default());
-        let (own, dones) = (pool.clone(), Arc::clone(&done));
-        let parent = move || {
+        family(2, 3, 3, move |own, dones| {
             let [pushed, returned] = [(), ()].map(|()| Arc::new(Signal::default()));
             let (inner, pusheds, returneds) =
                 (own.clone(), Arc::clone(&pushed), Arc::clone(&returned));
@@ -220,10 +214,7 @@ fn a_join_runs_no_detached_job() {
             pushed.wait();
             child.unwrap().join().unwrap();
             returned.give();
-        };
-        assert!(pool.try_spawn(parent).is_ok());
-        done.wait();
-        finish(pool, 3);
+        });
     });
 }
 
@@ -232,10 +223,7 @@ fn a_join_runs_no_detached_job() {
 #[test]
 fn a_peer_is_woken_for_an_adopted_job() {
     explore("nested: adoption", Some(1), AtLeast(500), &[], |_| {
-        let pool = resting_pool(3, 3);
-        let done = Arc::new(Signal::default());
-        let (own, dones) = (pool.clone(), Arc::clone(&done));
-        let parent = move || {
+        family(3, 3, 3, move |own, dones| {
             let [pushed, ran] = [(), ()].map(|()| Arc::new(Signal::default()));
             let (inner, pusheds) = (own.clone(), Arc::clone(&pushed));
             let child = own.try_submit(move || {
@@ -247,10 +235,7 @@ fn a_peer_is_woken_for_an_adopted_job() {
             pushed.wait();
             child.unwrap().join().unwrap();
             dones.give();
-        };
-        assert!(pool.try_spawn(parent).is_ok());
-        done.wait();
-        finish(pool, 3);
+        });
     });
 }
 
