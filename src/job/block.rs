@@ -78,14 +78,16 @@ mod recycled {
 
     use super::{allocate_exactly, free_exactly};
     use crate::sync::stat::{AtomicUsize, Relaxed};
-    use crate::sync::{Mutex, prefetch};
+    use crate::sync::{Mutex, prefetch_to_write};
 
     /// Blocks that change hands at once.
     const BATCH: usize = 32;
     /// The sizes: a header of 64 bytes and a body (or result) of 64, 192 or 448.
     const SIZES: [usize; 3] = [128, 256, 512];
-    /// Two jobs never share a cache line.
-    const ALIGN: usize = 64;
+    const LINE: usize = 64;
+    /// Two jobs never share a cache line, nor a pair of them: processors fetch the other one of a pair
+    /// along with the first.
+    const ALIGN: usize = 2 * LINE;
 
     #[inline(always)]
     fn size_class(layout: Layout) -> Option<usize> {
@@ -156,8 +158,10 @@ mod recycled {
             // SAFETY: what a chain points to is a free block with a link in it, see `push`.
             self.first = unsafe { link.as_ref().next };
             self.len -= 1;
-            // Another core wrote the block that is taken next, and whoever takes it reads the link in it.
-            prefetch(self.first);
+            // Another core wrote the block that is taken next. Whoever takes it reads the link in it, and
+            // writes a header, which fills its first line, and a body behind that.
+            prefetch_to_write(self.first);
+            prefetch_to_write(self.first.wrapping_byte_add(LINE));
             Some(link.cast())
         }
 

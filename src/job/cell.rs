@@ -3,7 +3,7 @@
 use std::ptr::{NonNull, null_mut};
 
 use super::raw::{Header, JobRef};
-use crate::sync::{AtomicPtr, Ordering, prefetch};
+use crate::sync::{AtomicPtr, Ordering, prefetch_to_write};
 
 /// One reference to a job, or none. One thread puts them in, all may take them out.
 pub(crate) struct JobCell(AtomicPtr<Header>);
@@ -35,11 +35,11 @@ impl JobCell {
         Some(unsafe { JobRef::from_raw(job) })
     }
 
-    /// Asks for the first line of what is in there: it is going to be taken out soon, and another core
-    /// has written it.
+    /// Asks for the header of what is in there: it is going to be started soon, and another core has
+    /// written it.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        prefetch(self.0.load(Ordering::Relaxed));
+        prefetch_to_write(self.0.load(Ordering::Relaxed));
     }
 
     /// Whether there is nothing in there. A hint, but for the fences of the sleep protocol.

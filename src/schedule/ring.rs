@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::job::JobRef;
 use crate::policy::ageing::NEVER;
+use crate::sync::prefetch_to_write;
 
 /// Holes a ring may have beyond its live entries before it is squeezed.
 pub(super) const SPARE_HOLES: usize = 64;
@@ -64,6 +65,10 @@ impl Ring {
             is_common: job.is_common(),
             job: Some(job),
         });
+        // A worker has read the line of the entry after the next when it was used last.
+        if let Some(entry) = self.entries.back() {
+            prefetch_to_write((&raw const *entry).wrapping_add(2));
+        }
     }
 
     #[inline]

@@ -30,7 +30,7 @@ impl Patience {
 }
 
 /// No cache line is seen by a model.
-pub(crate) fn prefetch<T>(_: *const T) {}
+pub(crate) fn prefetch_to_write<T>(_: *const T) {}
 
 /// The same in nanoseconds.
 pub(crate) fn system_ns() -> u64 {

@@ -24,16 +24,28 @@ pub(crate) fn spin_until(mut ready: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Asks for a cache line that is going to be read.
+/// Asks for the cache line at an address that is soon written. If another core has it, it comes over
+/// meanwhile, and for writing: a mere copy would have to be asked for a second time.
+///
+/// A write that misses waits behind the others until its line is there, and every locked instruction
+/// waits until all of them are through. So nobody sees the miss itself: what looks slow is the next
+/// lock.
 #[inline]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub(crate) fn prefetch_to_write<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    #[allow(unused_unsafe)] // Newer compilers may know it to be safe.
-    // SAFETY: a hint to the cache may name any address, also null: it neither faults nor changes
-    // anything that a program can see.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    if !address.is_null() {
+        // By its name, since the intrinsic becomes a prefetch for reading unless the compiler is told
+        // that the processor has this one. All of 64 bits have it or take it for a `nop`.
+        //
+        // SAFETY: a hint to the cache may name any address: it neither faults nor changes anything
+        // that a program can see.
+        unsafe {
+            std::arch::asm!(
+                "prefetchw [{}]",
+                in(reg) address,
+                options(readonly, nostack, preserves_flags)
+            );
+        }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
