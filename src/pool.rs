@@ -206,7 +206,7 @@ impl Pool {
 
     /// Whether the pool refuses new work for good.
     pub fn is_closed(&self) -> bool {
-        self.core.ledger.word().is_closed()
+        self.core.ledger.is_closed()
     }
 
     /// Closes the pool, then waits until every accepted job has ended and the threads have run their

@@ -64,7 +64,7 @@ impl Ledger {
     ) -> Self {
         let pressure = Arc::new(Pressure::new(1, 0));
         let ledger =
-            ledger::Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure);
+            ledger::Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure, 0);
         Self(Arc::new(ledger))
     }
 
@@ -73,7 +73,7 @@ impl Ledger {
         let pressure = Arc::new(Pressure::new(1, 0));
         pressure.set_plan(door_jobs, u64::MAX);
         let lanes = lanes::Lanes::new(capacity, u64::MAX, Law::Off, Arc::clone(&pressure));
-        let ledger = ledger::Ledger::new(capacity, 0, &[], None, pressure);
+        let ledger = ledger::Ledger::new(capacity, 0, &[], None, pressure, 0);
         (Self(Arc::new(ledger)), Lanes(lanes))
     }
 

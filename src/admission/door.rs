@@ -126,7 +126,7 @@ impl<'a> Door<'a> {
     /// A closed pool says so first. Seen by the ledger itself where no other check refuses.
     #[cold]
     fn unless_closed(self, reason: Reason) -> Reason {
-        if self.ledger.word().is_closed() { Reason::Closed } else { reason }
+        if self.ledger.is_closed() { Reason::Closed } else { reason }
     }
 
     /// Whether the job would be too late to start.

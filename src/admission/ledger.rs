@@ -10,6 +10,7 @@
 use crossbeam_utils::CachePadded;
 
 use super::bytes::Bytes;
+use super::notes::Notes;
 use super::partition::{self, Partition, PartitionSlots, Taken};
 use super::pressure::Pressure;
 use super::waiters::Waiters;
@@ -80,8 +81,9 @@ const NO_LIMIT: u64 = u64::MAX;
 
 /// The slots of one pool.
 pub(crate) struct Ledger {
-    // On a cache line of its own: every submit and every job's end writes it.
+    // On a cache line of its own: every submit and nearly every job's end writes it.
     word: CachePadded<AtomicU64>,
+    notes: Notes,
     capacity: AtomicU64,
     /// What an adaptive limit allows to be in flight; binds the common part alone.
     limit: AtomicU64,
@@ -96,19 +98,22 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// The builder has validated it: `critical_reserve < capacity <= MAX_CAPACITY`, and the
-    /// reserved shares and the critical reserve fit in the capacity together.
+    /// reserved shares and the critical reserve fit in the capacity together. So many workers may note
+    /// returns.
     pub(crate) fn new(
         capacity: usize,
         critical_reserve: usize,
         partitions: &[Partition],
         max_bytes: Option<u64>,
         pressure: Arc<Pressure>,
+        noting_workers: usize,
     ) -> Self {
         debug_assert!(critical_reserve < capacity && capacity <= MAX_CAPACITY);
         let partitions: Box<[_]> = partitions.iter().copied().map(PartitionSlots::new).collect();
         let reserved: u64 = partitions.iter().map(PartitionSlots::reserved).sum();
         Self {
             word: CachePadded::new(AtomicU64::new(reserved * COMMITTED)),
+            notes: Notes::new(noting_workers),
             capacity: AtomicU64::new(capacity as u64),
             limit: AtomicU64::new(NO_LIMIT),
             critical_reserve: critical_reserve as u64,
@@ -151,11 +156,25 @@ impl Ledger {
         }
     }
 
-    /// The present word. `Acquire` pairs with the return of a slot: who reads that no job is left
-    /// also sees all that the last one did.
+    /// The present word, with all that has been noted. `Acquire` pairs with the return of a slot: who
+    /// reads that no job is left also sees all that the last one did.
     #[inline]
     pub(crate) fn word(&self) -> Word {
+        if self.notes.mode().is_noting() {
+            self.take_in_notes();
+        }
         Word(self.word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        Word(self.word.load(Ordering::Acquire)).is_closed()
+    }
+
+    /// How many slots are in flight at most: returns that are only noted count as in flight.
+    #[inline]
+    pub(crate) fn in_flight_at_most(&self) -> usize {
+        self.guess().in_flight()
     }
 
     pub(crate) fn bytes(&self) -> &Bytes {
@@ -215,6 +234,19 @@ impl Ledger {
 
     #[inline]
     fn take_for(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
+        loop {
+            let mode = self.notes.mode();
+            match self.try_to_take(claim, holder, count) {
+                Err(NoSlot::Limit | NoSlot::Full) if !self.notes.stands(mode) => {
+                    self.promptly(|| ());
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    #[inline]
+    fn try_to_take(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
         let word = self.guess();
         let comes_before = if word.has_waiters() { self.waiters.come_before(claim) } else { None };
         let taken = match comes_before {
@@ -293,7 +325,8 @@ impl Ledger {
     fn commit_one_more(&self) -> bool {
         let capacity = self.capacity() as u64;
         let more = |word| (Word(word).committed() < capacity).then_some(word + COMMITTED);
-        self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+        let commit = || self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok();
+        commit() || self.promptly(commit)
     }
 
     /// Whether this class of work may commit so many more slots of the common part.
@@ -392,6 +425,81 @@ impl Ledger {
             self.serve_waiters_if_any();
         }
         before
+    }
+
+    /// Returns a plain slot of a job that `worker` has run, or notes its return. True if that was the
+    /// last job and somebody listens for its end.
+    #[inline]
+    fn return_by(&self, worker: usize, may_note: bool) -> bool {
+        let is_noting = self.notes.mode().is_noting();
+        if is_noting && (may_note || self.notes.has(worker)) {
+            // The word isn't looked at: its line stays where it is.
+            return !(self.notes.add(worker) && may_note) && self.take_in_notes_of(worker);
+        }
+        let before = self.return_parts(Holding::default(), Holder::Job);
+        if !is_noting && may_note && self.is_worth_noting(before) {
+            self.begin_noting();
+        }
+        before.is_watched() && before.jobs() == 1
+    }
+
+    /// As [`return_by`](Self::return_by), of all that `worker` has noted.
+    #[cold]
+    fn take_in_notes_of(&self, worker: usize) -> bool {
+        let (before, noted) = {
+            let turning = self.notes.lock();
+            let noted = self.notes.take_in(worker, &turning);
+            (self.give_back_noted(noted), noted)
+        };
+        if before.has_waiters() {
+            self.serve_waiters();
+        }
+        // If another thread has taken all of it in, nobody listened yet.
+        noted > 0 && before.is_watched() && before.jobs() as u64 == noted
+    }
+
+    /// Takes in what all workers have noted. Nobody waits for it, or all returns would be prompt.
+    #[cold]
+    fn take_in_notes(&self) {
+        let turning = self.notes.lock();
+        self.give_back_noted(self.notes.take_in_all(&turning));
+    }
+
+    fn give_back_noted(&self, noted: u64) -> Word {
+        if noted == 0 {
+            self.guess()
+        } else {
+            self.give_back_word(noted * Holder::Job.amount(true))
+        }
+    }
+
+    /// Does something while all returns are prompt, and none is noted elsewhere than in the word. What
+    /// a return must see is changed in here alone.
+    fn promptly<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.notes.are_never_made() {
+            return f();
+        }
+        let turning = self.notes.lock();
+        self.notes.turn_prompt(&turning, |noted| {
+            self.give_back_noted(noted);
+        });
+        f()
+    }
+
+    /// Whether the pool is so far from its bounds, before one slot was returned, that it may be a while
+    /// until somebody asks for what is noted.
+    #[inline]
+    fn is_worth_noting(&self, before: Word) -> bool {
+        !self.notes.are_never_made()
+            && !before.has_flags()
+            && (before.in_flight() as u64 - 1) * 4 < self.capacity.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn begin_noting(&self) {
+        let turning = self.notes.lock();
+        // Whoever sets a flag does so under the lock, and makes returns prompt first: see `promptly`.
+        self.notes.turn_noting(&turning, || !self.guess().has_flags());
     }
 
     /// The word first, then the partition, then what the partition held above its share: any other
@@ -501,7 +609,7 @@ impl Ledger {
     /// either the return of a partition's slot or of bytes sees the flag, or the attempt that
     /// follows here sees what was returned.
     pub(super) fn announce_waiters(&self) {
-        self.word.fetch_or(WAITERS, Ordering::AcqRel);
+        self.promptly(|| self.word.fetch_or(WAITERS, Ordering::AcqRel));
         fence(Ordering::SeqCst);
     }
 
@@ -530,6 +638,10 @@ impl Ledger {
     /// The permits that are unused return their slots in the same step, so that nobody waits for
     /// them and their owners find them void. What they hold beside that comes back with their end.
     pub(crate) fn close(&self) -> Option<usize> {
+        self.promptly(|| self.close_word())
+    }
+
+    fn close_word(&self) -> Option<usize> {
         let mut word = self.guess();
         loop {
             if word.is_closed() {
@@ -564,11 +676,11 @@ impl Ledger {
     /// One read-modify-write on the word that ends change too: either it sees that no job is left,
     /// or the last job's end sees the flag.
     pub(crate) fn watch(&self) -> Word {
-        let word = Word(self.word.load(Ordering::Acquire));
+        let word = self.word();
         if word.jobs() == 0 {
             return word;
         }
-        Word(self.word.fetch_or(WATCHED, Ordering::AcqRel))
+        self.promptly(|| Word(self.word.fetch_or(WATCHED, Ordering::AcqRel)))
     }
 }
 
@@ -632,6 +744,18 @@ impl<'a> Slot<'a> {
         let before = self.ledger.return_parts(self.holding, Holder::Job);
         std::mem::forget(self);
         before.is_watched() && before.jobs() == 1
+    }
+
+    /// The same by the worker that has run the job. If it may, and nobody would miss the slot, it only
+    /// notes the return.
+    #[inline]
+    pub(crate) fn give_back_by(self, worker: usize, may_note: bool) -> bool {
+        if !self.holding.is_plain() {
+            return self.give_back();
+        }
+        let last = self.ledger.return_by(worker, may_note);
+        std::mem::forget(self);
+        last
     }
 }
 

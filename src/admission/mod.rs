@@ -3,6 +3,7 @@
 mod bytes;
 mod door;
 pub(crate) mod ledger;
+mod notes;
 pub(crate) mod partition;
 pub(crate) mod pressure;
 #[cfg(all(test, not(loom)))]

@@ -19,7 +19,7 @@ fn ledger(
     max_bytes: Option<u64>,
 ) -> Ledger {
     let pressure = Arc::new(Pressure::new(1, 0));
-    Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure)
+    Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure, 0)
 }
 
 const NORMAL: Claim = Claim {

@@ -65,6 +65,11 @@ impl Word {
         self.is_closed() && self.jobs() == 0
     }
 
+    /// Whether a return must look what else there is to do.
+    pub(super) fn has_flags(self) -> bool {
+        self.0 & (CLOSED | WATCHED | WAITERS) != 0
+    }
+
     pub(super) fn is_watched(self) -> bool {
         self.0 & WATCHED != 0
     }

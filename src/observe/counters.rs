@@ -16,7 +16,7 @@ const OUTSIDE_STRIPES: usize = 8;
 pub(crate) struct Counted<'a> {
     stripe: &'a Stripe,
     /// A worker on its own stripe, which nobody else writes: plain stores do.
-    by_worker: bool,
+    worker: Option<usize>,
 }
 
 pub(crate) struct Counters {
@@ -63,13 +63,13 @@ impl Counters {
     /// A worker counts, on its own stripe.
     #[inline]
     pub(crate) fn by_worker(&self, worker: usize) -> Counted<'_> {
-        Counted { stripe: &self.workers[worker], by_worker: true }
+        Counted { stripe: &self.workers[worker], worker: Some(worker) }
     }
 
     /// Any thread counts.
     #[inline]
     pub(crate) fn by_outsider(&self) -> Counted<'_> {
-        Counted { stripe: &self.outside[my_stripe()], by_worker: false }
+        Counted { stripe: &self.outside[my_stripe()], worker: None }
     }
 
     #[inline]
@@ -127,6 +127,12 @@ impl Counters {
 }
 
 impl<'a> Counted<'a> {
+    /// The worker who counts, if it is one.
+    #[inline]
+    pub(crate) fn worker(self) -> Option<usize> {
+        self.worker
+    }
+
     /// One more job of this worker runs.
     #[inline]
     pub(crate) fn started(self) {
@@ -136,7 +142,7 @@ impl<'a> Counted<'a> {
     /// The body that ran on this worker has ended. Nothing for others: they run none.
     #[inline]
     pub(crate) fn stopped(self) {
-        if self.by_worker {
+        if self.worker.is_some() {
             self.change_running(|running| running - 1);
         }
     }
@@ -178,7 +184,7 @@ impl<'a> Counted<'a> {
 
     #[inline]
     fn add(self, counter: &AtomicU64, amount: u64) {
-        if self.by_worker {
+        if self.worker.is_some() {
             counter.store(counter.load(Relaxed) + amount, Relaxed);
         } else {
             counter.fetch_add(amount, Relaxed);
@@ -193,8 +199,8 @@ impl EndingMark<'_> {
     /// Release pairs with [`Counters::ending`]: who sees it fall also sees the outcome.
     #[inline]
     fn change(&self, step: impl Fn(usize) -> usize) {
-        let Counted { stripe: Stripe { ending, .. }, by_worker } = self.0;
-        if by_worker {
+        let Counted { stripe: Stripe { ending, .. }, worker } = self.0;
+        if worker.is_some() {
             ending.store(step(ending.load(Relaxed)), Release);
         } else {
             let _ = ending.fetch_update(Release, Relaxed, |ending| Some(step(ending)));

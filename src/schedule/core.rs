@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use super::complaints::Complaints;
 use super::control::Control;
 use super::gauge::{Gauge, Parts};
+use super::handful;
 use super::inside::{Doing, step_inside};
 use super::lanes::Lanes;
 use super::nested::{self, Nest, Shelf};
@@ -78,6 +79,17 @@ pub(crate) struct Core {
     _blocks: Reservation,
 }
 
+/// With fewer slots they are all in use too often for returns to be noted.
+const NOTING_CAPACITY: usize = 64;
+
+/// How many workers may note the returns of slots. An adaptive limit wants to know exactly how many
+/// jobs are in flight; and what returns take part in is explored by loom with prompt ones alone, beside
+/// the models of notes themselves.
+fn noting_workers(settings: &Settings, is_limited: bool) -> usize {
+    let is_model = cfg!(all(loom, feature = "loom"));
+    if is_model || is_limited || settings.capacity < NOTING_CAPACITY { 0 } else { settings.workers }
+}
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 impl Core {
@@ -99,6 +111,7 @@ impl Core {
                 &settings.partitions.iter().map(|(_, partition)| *partition).collect::<Vec<_>>(),
                 settings.max_bytes,
                 StatArc::clone(&pressure),
+                noting_workers(&settings, limiter.is_some()),
             ),
             control: Control::new(
                 settings.law,
@@ -237,7 +250,7 @@ impl Core {
     /// In what time all that is in flight is worked off.
     #[inline]
     pub(super) fn drain_ns(&self) -> f64 {
-        self.pressure.drain_ns(self.ledger.word().in_flight().max(1))
+        self.pressure.drain_ns(self.ledger.in_flight_at_most().max(1))
     }
 
     // ── In ──────────────────────────────────────────────────────────────────────────────────
@@ -310,7 +323,14 @@ impl Core {
         if ended.has_run() {
             counted.stopped();
         }
-        let settled = Slot::of_ended_job(&self.ledger, ended.holding()).give_back();
+        let slot = Slot::of_ended_job(&self.ledger, ended.holding());
+        let settled = match counted.worker() {
+            Some(worker) => {
+                let may_note = handful::are_short(self.pressure.mean_service_ns());
+                slot.give_back_by(worker, may_note)
+            }
+            None => slot.give_back(),
+        };
         self.publish(ended, counted);
         drop(ending);
         if settled {

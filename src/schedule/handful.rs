@@ -22,11 +22,19 @@ const SHORT_NS: u64 = 2_000;
 /// and only so many that they take no longer than this together.
 const ALL_NS: u64 = 4_000;
 
+/// Whether jobs of this mean service time, if it is known, are shorter than the journeys of cache lines that
+/// can be spared.
+#[inline]
+pub(crate) fn are_short(mean_service_ns: u64) -> bool {
+    (1..=SHORT_NS).contains(&mean_service_ns)
+}
+
 /// How many jobs of this mean service time a worker takes at a time; one while it is not known.
 pub(crate) fn worth_taking(mean_service_ns: u64) -> usize {
-    match mean_service_ns {
-        1..=SHORT_NS => ((ALL_NS / mean_service_ns) as usize).min(1 + CELLS),
-        _ => 1,
+    if are_short(mean_service_ns) {
+        ((ALL_NS / mean_service_ns) as usize).min(1 + CELLS)
+    } else {
+        1
     }
 }
 

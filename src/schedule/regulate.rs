@@ -21,7 +21,7 @@ impl Core {
         let sampled = self.gauge.sample(now_ns, now);
         if sampled {
             self.apply_limit();
-            if self.ledger.word().is_closed() {
+            if self.ledger.is_closed() {
                 self.activate_all();
             }
         }
@@ -67,7 +67,7 @@ impl Core {
 
     /// How many jobs are in flight, if an adaptive limit wants to know.
     pub(crate) fn in_flight_if_limited(&self) -> Option<usize> {
-        self.control.limit().map(|_| self.ledger.word().in_flight())
+        self.control.limit().map(|_| self.ledger.in_flight_at_most())
     }
 
     /// Jobs that came to the door and were let in, or would have been by a pool of more capacity.

@@ -315,7 +315,7 @@ impl Worker {
 
     /// Whether every job of a closed pool has ended. If not yet, the last one's end wakes us.
     fn is_over(&self) -> bool {
-        if !self.core.ledger.word().is_closed() {
+        if !self.core.ledger.is_closed() {
             return false;
         }
         let waker = self.core.sleep.parker(self.index).waker();

@@ -1,0 +1,156 @@
+//! Returns of slots that workers note for themselves, and that are taken off the word later, many at
+//! once.
+//!
+//! Where jobs are very short, the cache line of the ledger's word travels between the threads that
+//! take slots and the workers that return them, twice for each job. A worker that only notes its returns
+//! on a line of its own leaves the word's line with who takes.
+//!
+//! Nothing of what the ledger promises may depend on it, so whoever would be told something else for
+//! want of what is noted *takes it in* first. The protocol stands in this folder's README.
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
+
+/// So many a worker notes before it takes them in itself.
+#[cfg(not(all(loom, feature = "loom")))]
+const AT_MOST: u64 = 32;
+#[cfg(all(loom, feature = "loom"))]
+const AT_MOST: u64 = 2;
+
+/// How returns are made: one of the three states, and above them how often it became [`NOTING`].
+const STATE: u64 = 0b11;
+/// All returns go to the word.
+const PROMPT: u64 = 0;
+/// Workers may note theirs.
+const NOTING: u64 = 1;
+/// As [`PROMPT`], but what was noted before is still being taken in.
+const TURNING: u64 = 2;
+const ROUND: u64 = STATE + 1;
+
+/// A state, as it was seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mode(u64);
+
+impl Mode {
+    #[inline]
+    pub(super) fn is_noting(self) -> bool {
+        self.0 & STATE == NOTING
+    }
+
+    fn is_prompt(self) -> bool {
+        self.0 & STATE == PROMPT
+    }
+}
+
+pub(super) struct Notes {
+    // Beside what the door reads with each take, and as seldom written.
+    mode: AtomicU64,
+    /// Held while the mode is changed and while notes are taken in: until they are off the word.
+    turning: CachePadded<Mutex<()>>,
+    /// One line for each worker; none if returns are never noted.
+    noted: Box<[CachePadded<AtomicU64>]>,
+}
+
+/// Proof that the mode stays as it is, and that nobody else takes notes in.
+pub(super) struct Turning<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
+
+impl Notes {
+    /// For so many workers; for none, all returns are prompt for ever. At first all are.
+    pub(super) fn new(workers: usize) -> Self {
+        Self {
+            mode: AtomicU64::new(PROMPT),
+            turning: CachePadded::new(Mutex::new(())),
+            noted: (0..workers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn are_never_made(&self) -> bool {
+        self.noted.is_empty()
+    }
+
+    /// How returns are made now.
+    ///
+    /// Sequentially consistent, as all that is done with the mode and with notes: see
+    /// [`add`](Self::add) and [`stands`](Self::stands).
+    #[inline]
+    pub(super) fn mode(&self) -> Mode {
+        if self.are_never_made() {
+            return Mode(PROMPT);
+        }
+        Mode(self.mode.load(Ordering::SeqCst))
+    }
+
+    /// Whether what the word says stands: all returns were prompt from `mode`, which was asked before the word
+    /// was read, until now. If not, a slot may be back whose return was only noted.
+    ///
+    /// The fence keeps the reading of the word before this one of the mode.
+    #[inline]
+    pub(super) fn stands(&self, mode: Mode) -> bool {
+        if self.are_never_made() {
+            return true;
+        }
+        fence(Ordering::Acquire);
+        mode.is_prompt() && self.mode() == mode
+    }
+
+    /// A worker notes a return. True if it may stay noted; if not, it must
+    /// [`take in`](Self::take_in) its notes.
+    ///
+    /// It adds first and looks at the mode second, [`turn_prompt`](Self::turn_prompt) changes the mode
+    /// first and collects second, all sequentially consistent: so either this sees the change, or that
+    /// finds the note. Without it the return of a job that has been joined could lie here while the
+    /// ledger tells the joiner that it is full.
+    #[inline]
+    pub(super) fn add(&self, worker: usize) -> bool {
+        let before = self.noted[worker].fetch_add(1, Ordering::SeqCst);
+        self.mode().is_noting() && before + 1 < AT_MOST
+    }
+
+    /// Whether a worker has noted anything that nobody has taken in. Only its own thread adds to it.
+    #[inline]
+    pub(super) fn has(&self, worker: usize) -> bool {
+        self.noted[worker].load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn lock(&self) -> Turning<'_> {
+        Turning(self.turning.lock())
+    }
+
+    /// What a worker has noted goes over to the caller, who takes it off the word while it holds the
+    /// lock: else nobody would know of it for an instant.
+    pub(super) fn take_in(&self, worker: usize, _: &Turning<'_>) -> u64 {
+        // Acquire: who takes one of these slots sees what its last job left behind.
+        self.noted[worker].swap(0, Ordering::SeqCst)
+    }
+
+    /// The same of all workers.
+    pub(super) fn take_in_all(&self, turning: &Turning<'_>) -> u64 {
+        if !self.mode().is_noting() {
+            return 0;
+        }
+        (0..self.noted.len()).map(|worker| self.take_in(worker, turning)).sum()
+    }
+
+    /// From now on all returns are prompt. `take_off` takes off the word what has been noted.
+    pub(super) fn turn_prompt(&self, turning: &Turning<'_>, take_off: impl FnOnce(u64)) {
+        let mode = self.mode();
+        if !mode.is_noting() {
+            return;
+        }
+        let round = mode.0 & !STATE;
+        // Whoever meets this waits for the lock, since the word isn't right yet.
+        self.mode.store(round | TURNING, Ordering::SeqCst);
+        take_off((0..self.noted.len()).map(|worker| self.take_in(worker, turning)).sum());
+        self.mode.store(round | PROMPT, Ordering::SeqCst);
+    }
+
+    /// Workers may note their returns from now on, if `may` says so, which is asked under the lock.
+    pub(super) fn turn_noting(&self, _: &Turning<'_>, may: impl FnOnce() -> bool) {
+        let mode = self.mode();
+        if mode.is_prompt() && may() {
+            self.mode.store((mode.0 | NOTING) + ROUND, Ordering::SeqCst);
+        }
+    }
+}
