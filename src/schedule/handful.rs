@@ -13,7 +13,7 @@ use crate::job::{JobCell, JobRef};
 
 /// So many at most, besides the one that the worker runs next.
 #[cfg(not(all(loom, feature = "loom")))]
-const CELLS: usize = 15;
+const CELLS: usize = 31;
 #[cfg(all(loom, feature = "loom"))]
 const CELLS: usize = 1;
 
