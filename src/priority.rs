@@ -75,6 +75,7 @@ pub struct Class(pub u8);
 impl Class {
     pub(crate) const COUNT: usize = 64;
 
+    #[inline]
     pub(crate) fn index(self) -> usize {
         usize::from(self.0).min(Self::COUNT - 1)
     }

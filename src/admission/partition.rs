@@ -68,10 +68,12 @@ impl Index {
     }
 
     /// A short number for a job's header; zero is no partition.
+    #[inline]
     pub(crate) fn code(partition: Option<Self>) -> u16 {
         partition.map_or(0, |Self(nth)| nth.get() as u16)
     }
 
+    #[inline]
     pub(crate) fn of_code(code: u16) -> Option<Self> {
         NonZeroUsize::new(usize::from(code)).map(Self)
     }
