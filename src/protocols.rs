@@ -68,6 +68,12 @@ impl Ledger {
         Self(Arc::new(ledger))
     }
 
+    /// A ledger of whose workers so many may note the returns of their slots.
+    pub fn noting(capacity: usize, workers: usize) -> Self {
+        let pressure = Arc::new(Pressure::new(workers, 0));
+        Self(Arc::new(ledger::Ledger::new(capacity, 0, &[], None, pressure, workers)))
+    }
+
     /// A ledger, and lanes in which fewer than `door_jobs` may wait when a waiter is served.
     pub fn with_lanes(capacity: usize, door_jobs: usize) -> (Self, Lanes) {
         let pressure = Arc::new(Pressure::new(1, 0));
@@ -96,7 +102,11 @@ impl Ledger {
     }
 
     pub fn reserve(&self) -> bool {
-        self.0.reserve(Claim::plain(false).0, 1).is_ok()
+        self.reserve_many(1)
+    }
+
+    pub fn reserve_many(&self, count: usize) -> bool {
+        self.0.reserve(Claim::plain(false).0, count).is_ok()
     }
 
     pub fn redeem(&self) -> Option<Slot> {
@@ -181,6 +191,15 @@ impl Slot {
         passed.leave_with_job();
         self.holding = Some(claim.0.holding);
         Some(self)
+    }
+
+    /// The worker that has run the job returns its slot, or notes the return.
+    pub fn end_by(mut self, worker: usize) {
+        let ledger = Arc::clone(&self.ledger);
+        let ended = self.ended(&ledger);
+        if ended.is_some_and(|slot| slot.give_back_by(worker, true)) {
+            ledger.ring_settled();
+        }
     }
 
     fn ended<'a>(&mut self, ledger: &'a ledger::Ledger) -> Option<ledger::Slot<'a>> {

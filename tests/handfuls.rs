@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use common::short::{self, SHORT};
 use common::{
     Count, Drops, Gate, Log, OnDrop, assert_at_rest, elsewhere, eventually, hold, on_drop, recv,
     resolve, rounds_in, watchdog,
@@ -19,26 +20,12 @@ use weirpool::{
     Builder, JobError, JobHandle, Pool, Priority, QueueDelay, Reason, ShedReason, Shutdown,
 };
 
-/// What each of the jobs takes.
-const SHORT: Duration = Duration::from_nanos(100);
-/// Of jobs that take no longer than this on average, sixteen are taken at a time.
-const SHORT_ENOUGH: Duration = Duration::from_nanos(250);
 /// So many are in a hand, besides the one that runs.
-const IN_HAND: usize = 15;
+const IN_HAND: usize = 31;
 
 /// A pool that knows that its jobs are short.
 fn taught(builder: Builder) -> (Pool, ManualClock) {
-    let clock = ManualClock::new();
-    let pool = builder.capacity(8_192).clock(clock.clone()).build().unwrap();
-    // One worker may see the clock moved by another, now and then.
-    eventually("the mean is known", || {
-        for _ in 0..400 {
-            let clock = clock.clone();
-            pool.try_submit(move || clock.advance(SHORT)).unwrap().join().unwrap();
-        }
-        pool.snapshot().mean_service_time.is_some_and(|mean| mean <= SHORT_ENOUGH)
-    });
-    (pool, clock)
+    short::taught(builder.capacity(8_192))
 }
 
 fn batch(workers: usize) -> (Pool, ManualClock) {

@@ -13,6 +13,7 @@ use super::bytes::Bytes;
 use super::notes::Notes;
 use super::partition::{self, Partition, PartitionSlots, Taken};
 use super::pressure::Pressure;
+pub(crate) use super::slot::Slot;
 use super::waiters::Waiters;
 pub(crate) use super::word::MAX_CAPACITY;
 use super::word::{CLOSED, COMMITTED, IN_FLIGHT, RESERVED, WAITERS, WATCHED, Word};
@@ -55,21 +56,21 @@ pub(crate) struct Holding {
 
 impl Holding {
     /// Whether there is anything but the slot, which is what most jobs hold.
-    fn is_plain(self) -> bool {
+    pub(super) fn is_plain(self) -> bool {
         self.partition.is_none() && self.bytes == 0
     }
 }
 
 /// Who takes a slot: a job, or a permit (or a waiter's grant, which is one).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holder {
+pub(super) enum Holder {
     Job,
     Permit,
 }
 
 impl Holder {
     /// The word's part that is the holder's own, in the common part and out of it.
-    fn amount(self, committed: bool) -> u64 {
+    pub(super) fn amount(self, committed: bool) -> u64 {
         IN_FLIGHT
             + if committed { COMMITTED } else { 0 }
             + if self == Self::Permit { RESERVED } else { 0 }
@@ -82,14 +83,14 @@ const NO_LIMIT: u64 = u64::MAX;
 /// The slots of one pool.
 pub(crate) struct Ledger {
     // On a cache line of its own: every submit and nearly every job's end writes it.
-    word: CachePadded<AtomicU64>,
-    notes: Notes,
+    pub(super) word: CachePadded<AtomicU64>,
+    pub(super) notes: Notes,
     capacity: AtomicU64,
     /// What an adaptive limit allows to be in flight; binds the common part alone.
     limit: AtomicU64,
     critical_reserve: u64,
-    partitions: Box<[PartitionSlots]>,
-    bytes: Bytes,
+    pub(super) partitions: Box<[PartitionSlots]>,
+    pub(super) bytes: Bytes,
     waiters: Waiters,
     /// What waiters for a shorter queue are judged by.
     pressure: Arc<Pressure>,
@@ -160,7 +161,7 @@ impl Ledger {
     /// reads that no job is left also sees all that the last one did.
     #[inline]
     pub(crate) fn word(&self) -> Word {
-        if self.notes.mode().is_noting() {
+        if !self.notes.mode().is_prompt() {
             self.take_in_notes();
         }
         Word(self.word.load(Ordering::Acquire))
@@ -187,7 +188,7 @@ impl Ledger {
     #[inline]
     pub(crate) fn take(&self, claim: Claim) -> Result<Slot<'_>, NoSlot> {
         self.take_for(claim, Holder::Job, 1)?;
-        Ok(Slot { ledger: self, holding: claim.holding })
+        Ok(Slot::of(self, claim.holding))
     }
 
     /// Takes `count` slots for permits, all or none; for each, [`redeem`](Self::redeem) or
@@ -322,7 +323,7 @@ impl Ledger {
     }
 
     /// Commits a slot that is in flight already, if the capacity allows it.
-    fn commit_one_more(&self) -> bool {
+    pub(super) fn commit_one_more(&self) -> bool {
         let capacity = self.capacity() as u64;
         let more = |word| (Word(word).committed() < capacity).then_some(word + COMMITTED);
         let commit = || self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok();
@@ -354,7 +355,7 @@ impl Ledger {
 
     /// What the word may be: a place to start from, confirmed by the compare-and-swap.
     #[inline]
-    fn guess(&self) -> Word {
+    pub(super) fn guess(&self) -> Word {
         Word(self.word.load(Ordering::Relaxed))
     }
 
@@ -372,11 +373,13 @@ impl Ledger {
                 return Err(NoSlot::Closed);
             }
             has_room(word)?;
-            // Acquire: see the module's notes. Relaxed on failure: the value is only tried again.
+            // Acquire: see the module's notes. Release: whoever is refused for want of this slot sees
+            // that returns are noted, if this thread does; see `Notes::stands`. Relaxed on failure: the
+            // value is only tried again.
             match self.word.compare_exchange_weak(
                 word.0,
                 word.0 + count * amount,
-                Ordering::Acquire,
+                Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Ok(()),
@@ -415,7 +418,7 @@ impl Ledger {
     /// Returns all that a holder took, and serves those who wait for it. Returns the word as it was
     /// before.
     #[inline]
-    fn return_parts(&self, holding: Holding, holder: Holder) -> Word {
+    pub(super) fn return_parts(&self, holding: Holding, holder: Holder) -> Word {
         let before = self.undo_parts(holding, holder);
         if holding.is_plain() {
             if before.has_waiters() {
@@ -425,81 +428,6 @@ impl Ledger {
             self.serve_waiters_if_any();
         }
         before
-    }
-
-    /// Returns a plain slot of a job that `worker` has run, or notes its return. True if that was the
-    /// last job and somebody listens for its end.
-    #[inline]
-    fn return_by(&self, worker: usize, may_note: bool) -> bool {
-        let is_noting = self.notes.mode().is_noting();
-        if is_noting && (may_note || self.notes.has(worker)) {
-            // The word isn't looked at: its line stays where it is.
-            return !(self.notes.add(worker) && may_note) && self.take_in_notes_of(worker);
-        }
-        let before = self.return_parts(Holding::default(), Holder::Job);
-        if !is_noting && may_note && self.is_worth_noting(before) {
-            self.begin_noting();
-        }
-        before.is_watched() && before.jobs() == 1
-    }
-
-    /// As [`return_by`](Self::return_by), of all that `worker` has noted.
-    #[cold]
-    fn take_in_notes_of(&self, worker: usize) -> bool {
-        let (before, noted) = {
-            let turning = self.notes.lock();
-            let noted = self.notes.take_in(worker, &turning);
-            (self.give_back_noted(noted), noted)
-        };
-        if before.has_waiters() {
-            self.serve_waiters();
-        }
-        // If another thread has taken all of it in, nobody listened yet.
-        noted > 0 && before.is_watched() && before.jobs() as u64 == noted
-    }
-
-    /// Takes in what all workers have noted. Nobody waits for it, or all returns would be prompt.
-    #[cold]
-    fn take_in_notes(&self) {
-        let turning = self.notes.lock();
-        self.give_back_noted(self.notes.take_in_all(&turning));
-    }
-
-    fn give_back_noted(&self, noted: u64) -> Word {
-        if noted == 0 {
-            self.guess()
-        } else {
-            self.give_back_word(noted * Holder::Job.amount(true))
-        }
-    }
-
-    /// Does something while all returns are prompt, and none is noted elsewhere than in the word. What
-    /// a return must see is changed in here alone.
-    fn promptly<R>(&self, f: impl FnOnce() -> R) -> R {
-        if self.notes.are_never_made() {
-            return f();
-        }
-        let turning = self.notes.lock();
-        self.notes.turn_prompt(&turning, |noted| {
-            self.give_back_noted(noted);
-        });
-        f()
-    }
-
-    /// Whether the pool is so far from its bounds, before one slot was returned, that it may be a while
-    /// until somebody asks for what is noted.
-    #[inline]
-    fn is_worth_noting(&self, before: Word) -> bool {
-        !self.notes.are_never_made()
-            && !before.has_flags()
-            && (before.in_flight() as u64 - 1) * 4 < self.capacity.load(Ordering::Relaxed)
-    }
-
-    #[cold]
-    fn begin_noting(&self) {
-        let turning = self.notes.lock();
-        // Whoever sets a flag does so under the lock, and makes returns prompt first: see `promptly`.
-        self.notes.turn_noting(&turning, || !self.guess().has_flags());
     }
 
     /// The word first, then the partition, then what the partition held above its share: any other
@@ -515,7 +443,7 @@ impl Ledger {
     }
 
     /// A partition's slot that has left the word leaves the partition, too.
-    fn leave_partition(&self, index: partition::Index) {
+    pub(super) fn leave_partition(&self, index: partition::Index) {
         if self.partitions[usize::from(index)].give_back() == Taken::AboveShare {
             self.word.fetch_sub(COMMITTED, Ordering::AcqRel);
         }
@@ -523,7 +451,7 @@ impl Ledger {
 
     /// Takes `amount` off the word; returns what it was before.
     #[inline]
-    fn give_back_word(&self, amount: u64) -> Word {
+    pub(super) fn give_back_word(&self, amount: u64) -> Word {
         // Release pairs with the Acquire of `add` and `word`; AcqRel keeps the chain whole when
         // several jobs end one after the other and only the last is read.
         let before = Word(self.word.fetch_sub(amount, Ordering::AcqRel));
@@ -560,7 +488,7 @@ impl Ledger {
     /// Turns a permit into a job's slot; fails once the pool is closed, which voided the permit.
     pub(crate) fn redeem(&self, holding: Holding) -> Result<Slot<'_>, NoSlot> {
         self.settle_permit(RESERVED)?;
-        Ok(Slot { ledger: self, holding })
+        Ok(Slot::of(self, holding))
     }
 
     /// Returns an unused permit's slot, as far as closing did not do that already, and what it holds
@@ -627,7 +555,7 @@ impl Ledger {
     }
 
     #[cold]
-    fn serve_waiters(&self) {
+    pub(super) fn serve_waiters(&self) {
         self.waiters.serve(self);
     }
 
@@ -681,90 +609,5 @@ impl Ledger {
             return word;
         }
         self.promptly(|| Word(self.word.fetch_or(WATCHED, Ordering::AcqRel)))
-    }
-}
-
-/// One slot, owned by one job from its admission to its end. Dropping it returns it.
-#[must_use]
-pub(crate) struct Slot<'a> {
-    ledger: &'a Ledger,
-    holding: Holding,
-}
-
-impl<'a> Slot<'a> {
-    /// Leaves the slot with a job that is about to be pushed. Whoever ends that job takes it up
-    /// again with [`of_ended_job`](Self::of_ended_job).
-    pub(crate) fn leave_with_job(self) {
-        std::mem::forget(self);
-    }
-
-    /// Takes up the slot of a job that has ended; called by the one function that ends jobs.
-    pub(crate) fn of_ended_job(ledger: &'a Ledger, holding: Holding) -> Self {
-        Self { ledger, holding }
-    }
-
-    /// Hands the slot of an ended job to one that holds `wanted` beside it, whose bytes are taken
-    /// already: the slot is not returned and taken again, so nobody can come in between.
-    ///
-    /// None, with all of it returned, if a partition has changed meanwhile: the one wanted has filled
-    /// up to its maximum, or the slot has become one of another's reserved share.
-    pub(crate) fn pass_on(mut self, wanted: Holding) -> Option<Self> {
-        let ledger = self.ledger;
-        ledger.bytes.give_back(std::mem::replace(&mut self.holding.bytes, wanted.bytes));
-        if self.holding.partition != wanted.partition {
-            if let Some(index) = self.holding.partition {
-                let partition = &ledger.partitions[usize::from(index)];
-                // Out of its partition it is a common slot, if it is above the share. If not, it must
-                // be committed before it leaves: else it would be in flight uncommitted for an instant.
-                if !partition.give_back_above_share() {
-                    if !ledger.commit_one_more() {
-                        return None;
-                    }
-                    ledger.leave_partition(index);
-                }
-                self.holding.partition = None;
-            }
-            if let Some(index) = wanted.partition {
-                if ledger.partitions[usize::from(index)].take()? == Taken::OfShare {
-                    // The share was committed already: the common slot is free for others.
-                    ledger.word.fetch_sub(COMMITTED, Ordering::AcqRel);
-                }
-                self.holding.partition = Some(index);
-            }
-        }
-        // Less may be held now than before.
-        ledger.serve_waiters_if_any();
-        Some(self)
-    }
-
-    /// Returns the slot. True if that was the last job and somebody listens for its end: the caller
-    /// then rings, once nothing of the job is left to be done.
-    #[inline]
-    pub(crate) fn give_back(self) -> bool {
-        let before = self.ledger.return_parts(self.holding, Holder::Job);
-        std::mem::forget(self);
-        before.is_watched() && before.jobs() == 1
-    }
-
-    /// The same by the worker that has run the job. If it may, and nobody would miss the slot, it only
-    /// notes the return.
-    #[inline]
-    pub(crate) fn give_back_by(self, worker: usize, may_note: bool) -> bool {
-        if !self.holding.is_plain() {
-            return self.give_back();
-        }
-        let last = self.ledger.return_by(worker, may_note);
-        std::mem::forget(self);
-        last
-    }
-}
-
-impl Drop for Slot<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let before = self.ledger.return_parts(self.holding, Holder::Job);
-        if before.is_watched() && before.jobs() == 1 {
-            self.ledger.ring_settled();
-        }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod ledger;
 mod notes;
 pub(crate) mod partition;
 pub(crate) mod pressure;
+mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod waiters;

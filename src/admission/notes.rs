@@ -10,6 +10,8 @@
 
 use crossbeam_utils::CachePadded;
 
+use super::ledger::{Holder, Holding, Ledger};
+use super::word::Word;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// So many a worker notes before it takes them in itself.
@@ -38,7 +40,8 @@ impl Mode {
         self.0 & STATE == NOTING
     }
 
-    fn is_prompt(self) -> bool {
+    #[inline]
+    pub(super) fn is_prompt(self) -> bool {
         self.0 & STATE == PROMPT
     }
 }
@@ -70,22 +73,21 @@ impl Notes {
         self.noted.is_empty()
     }
 
-    /// How returns are made now.
-    ///
-    /// Sequentially consistent, as all that is done with the mode and with notes: see
-    /// [`add`](Self::add) and [`stands`](Self::stands).
+    /// How returns are made now. Acquire pairs with the Release of the changes: who sees that returns are
+    /// prompt also sees in the word what was noted before.
     #[inline]
     pub(super) fn mode(&self) -> Mode {
         if self.are_never_made() {
             return Mode(PROMPT);
         }
-        Mode(self.mode.load(Ordering::SeqCst))
+        Mode(self.mode.load(Ordering::Acquire))
     }
 
     /// Whether what the word says stands: all returns were prompt from `mode`, which was asked before the word
     /// was read, until now. If not, a slot may be back whose return was only noted.
     ///
-    /// The fence keeps the reading of the word before this one of the mode.
+    /// The fence pairs with the Release of [`Ledger::take`]: if a return was noted before the last slots were
+    /// taken, this reads the mode as it was then, or later.
     #[inline]
     pub(super) fn stands(&self, mode: Mode) -> bool {
         if self.are_never_made() {
@@ -99,12 +101,13 @@ impl Notes {
     /// [`take in`](Self::take_in) its notes.
     ///
     /// It adds first and looks at the mode second, [`turn_prompt`](Self::turn_prompt) changes the mode
-    /// first and collects second, all sequentially consistent: so either this sees the change, or that
-    /// finds the note. Without it the return of a job that has been joined could lie here while the
-    /// ledger tells the joiner that it is full.
+    /// first and collects second. Adding and collecting are read-modify-writes on the same number: if
+    /// this comes first, that finds the note, and if that does, its Release pairs with the Acquire
+    /// here, and this sees the change. Without it the return of a job that has been joined could
+    /// lie here while the ledger tells the joiner that it is full.
     #[inline]
     pub(super) fn add(&self, worker: usize) -> bool {
-        let before = self.noted[worker].fetch_add(1, Ordering::SeqCst);
+        let before = self.noted[worker].fetch_add(1, Ordering::AcqRel);
         self.mode().is_noting() && before + 1 < AT_MOST
     }
 
@@ -121,8 +124,8 @@ impl Notes {
     /// What a worker has noted goes over to the caller, who takes it off the word while it holds the
     /// lock: else nobody would know of it for an instant.
     pub(super) fn take_in(&self, worker: usize, _: &Turning<'_>) -> u64 {
-        // Acquire: who takes one of these slots sees what its last job left behind.
-        self.noted[worker].swap(0, Ordering::SeqCst)
+        // AcqRel: see `add`. And who takes one of these slots sees what its last job left behind.
+        self.noted[worker].swap(0, Ordering::AcqRel)
     }
 
     /// The same of all workers.
@@ -141,16 +144,94 @@ impl Notes {
         }
         let round = mode.0 & !STATE;
         // Whoever meets this waits for the lock, since the word isn't right yet.
-        self.mode.store(round | TURNING, Ordering::SeqCst);
+        self.mode.store(round | TURNING, Ordering::Release);
         take_off((0..self.noted.len()).map(|worker| self.take_in(worker, turning)).sum());
-        self.mode.store(round | PROMPT, Ordering::SeqCst);
+        self.mode.store(round | PROMPT, Ordering::Release);
     }
 
     /// Workers may note their returns from now on, if `may` says so, which is asked under the lock.
     pub(super) fn turn_noting(&self, _: &Turning<'_>, may: impl FnOnce() -> bool) {
         let mode = self.mode();
         if mode.is_prompt() && may() {
-            self.mode.store((mode.0 | NOTING) + ROUND, Ordering::SeqCst);
+            self.mode.store((mode.0 | NOTING) + ROUND, Ordering::Release);
         }
+    }
+}
+
+impl Ledger {
+    /// Returns a plain slot of a job that `worker` has run, or notes its return. True if that was the
+    /// last job and somebody listens for its end.
+    #[inline]
+    pub(super) fn return_by(&self, worker: usize, may_note: bool) -> bool {
+        let is_noting = self.notes.mode().is_noting();
+        if is_noting && (may_note || self.notes.has(worker)) {
+            // The word isn't looked at: its line stays where it is.
+            return !(self.notes.add(worker) && may_note) && self.take_in_notes_of(worker);
+        }
+        let before = self.return_parts(Holding::default(), Holder::Job);
+        if !is_noting && may_note && self.is_worth_noting(before) {
+            self.begin_noting();
+        }
+        before.is_watched() && before.jobs() == 1
+    }
+
+    /// As [`return_by`](Self::return_by), of all that `worker` has noted.
+    #[cold]
+    fn take_in_notes_of(&self, worker: usize) -> bool {
+        let (before, noted) = {
+            let turning = self.notes.lock();
+            let noted = self.notes.take_in(worker, &turning);
+            (self.give_back_noted(noted), noted)
+        };
+        if before.has_waiters() {
+            self.serve_waiters();
+        }
+        // If another thread has taken all of it in, nobody listened yet.
+        noted > 0 && before.is_watched() && before.jobs() as u64 == noted
+    }
+
+    /// Takes in what all workers have noted, or waits for who is at it. Nobody listens for it, or all
+    /// returns would be prompt.
+    #[cold]
+    pub(super) fn take_in_notes(&self) {
+        let turning = self.notes.lock();
+        self.give_back_noted(self.notes.take_in_all(&turning));
+    }
+
+    fn give_back_noted(&self, noted: u64) -> Word {
+        if noted == 0 {
+            self.guess()
+        } else {
+            self.give_back_word(noted * Holder::Job.amount(true))
+        }
+    }
+
+    /// Does something while all returns are prompt, and none is noted elsewhere than in the word. What
+    /// a return must see is changed in here alone.
+    pub(super) fn promptly<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.notes.are_never_made() {
+            return f();
+        }
+        let turning = self.notes.lock();
+        self.notes.turn_prompt(&turning, |noted| {
+            self.give_back_noted(noted);
+        });
+        f()
+    }
+
+    /// Whether the pool is so far from its bounds, before one slot was returned, that it may be a while
+    /// until somebody asks for what is noted.
+    #[inline]
+    fn is_worth_noting(&self, before: Word) -> bool {
+        !self.notes.are_never_made()
+            && !before.has_flags()
+            && (before.in_flight() as u64 - 1) * 4 < self.capacity() as u64
+    }
+
+    #[cold]
+    fn begin_noting(&self) {
+        let turning = self.notes.lock();
+        // Whoever sets a flag does so under the lock, and makes returns prompt first: see `promptly`.
+        self.notes.turn_noting(&turning, || !self.guess().has_flags());
     }
 }

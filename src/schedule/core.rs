@@ -323,19 +323,21 @@ impl Core {
         if ended.has_run() {
             counted.stopped();
         }
-        let slot = Slot::of_ended_job(&self.ledger, ended.holding());
-        let settled = match counted.worker() {
-            Some(worker) => {
-                let may_note = handful::are_short(self.pressure.mean_service_ns());
-                slot.give_back_by(worker, may_note)
-            }
-            None => slot.give_back(),
-        };
+        let settled = self.give_back_slot(&ended, counted);
         self.publish(ended, counted);
         drop(ending);
         if settled {
             self.ledger.ring_settled();
         }
+    }
+
+    /// Returns the slot of a job whose body is gone. True if that was the last job and somebody
+    /// listens for its end.
+    #[inline]
+    fn give_back_slot(&self, ended: &Ended, counted: Counted<'_>) -> bool {
+        let slot = Slot::of_ended_job(&self.ledger, ended.holding());
+        let Some(worker) = counted.worker() else { return slot.give_back() };
+        slot.give_back_by(worker, handful::are_short(self.pressure.mean_service_ns()))
     }
 
     /// Ends a job taken out of a queue without running it, or buries what is left of it; true if

@@ -10,6 +10,7 @@ pub(crate) mod forking;
 pub(crate) mod lockstep;
 pub(crate) mod process;
 pub(crate) mod settings;
+pub(crate) mod short;
 
 use std::future::Future;
 use std::io::Write as _;

@@ -1,0 +1,180 @@
+//! Slots of very short jobs, whose returns workers note for themselves: nobody can tell.
+//!
+//! Each pool has so many slots, and so short jobs, that returns are noted.
+
+mod common;
+
+use std::sync::mpsc;
+use std::thread;
+
+use common::short::{SHORT, taught};
+use common::{Gate, assert_at_rest, elsewhere, eventually, hold, recv, rounds_in, watchdog};
+use weirpool::test::ManualClock;
+use weirpool::{Pool, Priority, Reason, Shutdown};
+
+const SLOTS: usize = 64;
+
+fn pool(workers: usize) -> (Pool, ManualClock) {
+    taught(Pool::builder().batch().workers(workers).capacity(SLOTS))
+}
+
+/// Jobs that come and go.
+fn short_jobs(pool: &Pool, clock: &ManualClock, jobs: usize) {
+    for _ in 0..jobs {
+        let clock = clock.clone();
+        pool.try_submit(move || clock.advance(SHORT)).unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_long_job_keeps_no_slots_but_its_own() {
+    let (pool, clock) = pool(1);
+    for short in (0..SLOTS - 1).chain(0..8) {
+        let held = hold(&pool, 1);
+        let jobs: Vec<_> = (0..short)
+            .map(|_| {
+                let clock = clock.clone();
+                pool.try_submit(move || clock.advance(SHORT)).unwrap()
+            })
+            .collect();
+        let (gate, (started, starts)) = (Gate::new(), mpsc::channel());
+        let long = {
+            let gate = gate.clone();
+            let job = move || {
+                started.send(()).unwrap();
+                gate.wait();
+            };
+            pool.try_submit(job).unwrap()
+        };
+        held.free();
+        recv(&starts);
+        assert!(jobs.iter().all(|job| job.is_finished()));
+        let now = pool.snapshot();
+        assert_eq!((now.in_flight, now.running, now.queued), (1, 1, 0), "after {short}");
+        assert_eq!((pool.in_flight(), pool.running(), pool.queued()), (1, 1, 0));
+        let others = pool.try_reserve_many(SLOTS - 1).expect("all but one are free");
+        assert_eq!(pool.try_reserve().unwrap_err().reason(), Reason::Full);
+        drop(others);
+        gate.open();
+        long.join().unwrap();
+    }
+    assert_at_rest(&pool);
+}
+
+#[test]
+fn whoever_has_joined_all_finds_all_slots() {
+    let (pool, clock) = pool(2);
+    for round in 0..rounds_in(300, 3_000) {
+        let jobs = 1 + round % SLOTS;
+        let handles: Vec<_> = (0..jobs)
+            .map(|_| {
+                let clock = clock.clone();
+                pool.try_submit(move || clock.advance(SHORT)).expect("joined ones hold no slot")
+            })
+            .collect();
+        handles.into_iter().for_each(|job| job.join().unwrap());
+        assert_eq!(pool.in_flight(), 0);
+        let all = pool.try_reserve_many(SLOTS).expect("nothing is in flight");
+        assert_eq!(pool.try_reserve().unwrap_err().reason(), Reason::Full);
+        drop(all);
+    }
+    assert_at_rest(&pool);
+}
+
+#[test]
+fn each_submits_its_share_and_is_never_refused() {
+    const PRODUCERS: usize = 4;
+    let (pool, clock) = pool(2);
+    thread::scope(|scope| {
+        for _ in 0..PRODUCERS {
+            scope.spawn(|| {
+                for _ in 0..rounds_in(500, 20_000) {
+                    let handles = [(); SLOTS / PRODUCERS].map(|()| {
+                        let clock = clock.clone();
+                        pool.try_submit(move || clock.advance(SHORT)).expect("a share is free")
+                    });
+                    handles.into_iter().for_each(|job| job.join().unwrap());
+                }
+            });
+        }
+        // And one who looks all the time.
+        scope.spawn(|| {
+            for _ in 0..rounds_in(2_000, 50_000) {
+                let now = pool.snapshot();
+                assert_eq!(now.in_flight, now.reserved + now.queued + now.running);
+                assert!(pool.in_flight() <= SLOTS);
+            }
+        });
+    });
+    assert_at_rest(&pool);
+}
+
+#[test]
+fn who_waits_for_a_slot_or_for_the_end_is_woken() {
+    let _watchdog = watchdog();
+    for _ in 0..rounds_in(20, 200) {
+        let (pool, clock) = pool(2);
+        thread::scope(|scope| {
+            for _ in 0..SLOTS + 8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let clock = clock.clone();
+                        let job = move || clock.advance(SHORT);
+                        pool.submit_blocking(job).unwrap().join().unwrap();
+                    }
+                });
+            }
+        });
+        for _ in 0..20 {
+            (0..SLOTS / 2).for_each(|_| {
+                let clock = clock.clone();
+                pool.try_spawn(move || clock.advance(SHORT)).unwrap();
+            });
+            pool.wait_idle();
+            assert_eq!(pool.in_flight(), 0);
+        }
+        assert_at_rest(&pool);
+    }
+}
+
+#[test]
+fn a_shutdown_counts_only_what_was_left() {
+    for short in 0..40 {
+        let (pool, clock) = pool(1);
+        short_jobs(&pool, &clock, short);
+        let (held, queued) = (hold(&pool, 1), pool.try_submit(|| ()).unwrap());
+        let closing = {
+            let pool = pool.clone();
+            elsewhere(move || pool.shutdown(Shutdown::Drain, None))
+        };
+        eventually("it is closed", || pool.is_closed());
+        held.free();
+        let report = closing.wait();
+        assert_eq!((report.completed, report.discarded, report.still_running), (2, 0, 0));
+        queued.join().unwrap();
+        assert_at_rest(&pool);
+    }
+}
+
+#[test]
+fn a_critical_job_displaces_nobody_while_slots_are_only_noted() {
+    let (pool, clock) = pool(1);
+    for _ in 0..100 {
+        let held = hold(&pool, 1);
+        let mut jobs: Vec<_> = (1..SLOTS)
+            .map(|_| {
+                let clock = clock.clone();
+                pool.try_submit(move || clock.advance(SHORT)).unwrap()
+            })
+            .collect();
+        held.free();
+        let last = jobs.pop().unwrap();
+        last.join().unwrap();
+        let critical = pool.job().priority(Priority::Critical);
+        for _ in 0..SLOTS {
+            critical.try_submit(|| ()).unwrap().join().unwrap();
+        }
+        jobs.into_iter().for_each(|job| job.join().expect("nobody gave way"));
+    }
+    assert_at_rest(&pool);
+}
