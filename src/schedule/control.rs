@@ -104,12 +104,12 @@ impl Control {
         let State { service, classes, limiter, .. } = &mut *state;
         let in_flight = gathered.most_in_flight();
         let panicked = gathered.take_panicked();
-        service.add(panicked.jobs, panicked.service_ns);
+        service.add(now_ns, panicked.jobs, panicked.service_ns);
         for (class, sum) in gathered.drain(now_ns) {
-            service.add(sum.jobs, sum.service_ns);
+            service.add(now_ns, sum.jobs, sum.service_ns);
             let means = &mut classes[class.index()];
-            means.service.add(sum.jobs, sum.service_ns);
-            means.cpu.add(sum.cpu_jobs, sum.cpu_ns);
+            means.service.add(now_ns, sum.jobs, sum.service_ns);
+            means.cpu.add(now_ns, sum.cpu_jobs, sum.cpu_ns);
             if let Some(limiter) = limiter {
                 let Class(class) = class;
                 let (jobs, service_ns) = (sum.jobs, sum.service_ns);

@@ -31,3 +31,4 @@ mod odd;
 mod patience;
 mod priorities;
 mod theory;
+mod tiny;

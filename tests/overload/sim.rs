@@ -136,6 +136,14 @@ impl Sim {
         self.ends.iter_mut().for_each(|(ends_ns, _)| *ends_ns += to_ns - from_ns);
     }
 
+    /// The worker that would be done next loses its core for so long.
+    pub(crate) fn lose_core(&mut self, from_ns: u64, for_ns: u64) {
+        self.run_until(from_ns);
+        if let Some((ends_ns, at)) = self.ends.pop() {
+            self.will_end(at, ends_ns + for_ns);
+        }
+    }
+
     /// Lets all that is left come to its end.
     pub(crate) fn finish(mut self) -> Outcome {
         self.run_until(u64::MAX);
@@ -234,9 +242,7 @@ impl Sim {
             self.out.records[next.number].fate = Fate::Running;
             let worker = &mut self.workers[at];
             (worker.job, worker.started_ns) = (next.number, now_ns);
-            let end = (now_ns + arrival.service_ns, at);
-            let place = self.ends.partition_point(|other| *other > end);
-            self.ends.insert(place, end);
+            self.will_end(at, now_ns + arrival.service_ns);
             return;
         }
         self.hand_over(at, now_ns);
@@ -245,6 +251,12 @@ impl Sim {
             self.judge.forget();
             self.plan = self.graded.plan_at_rest(self.observed());
         }
+    }
+
+    fn will_end(&mut self, at: usize, ends_ns: u64) {
+        let end = (ends_ns, at);
+        let place = self.ends.partition_point(|other| *other > end);
+        self.ends.insert(place, end);
     }
 
     fn ends(&mut self, at: usize, now_ns: u64) {
@@ -265,7 +277,7 @@ impl Sim {
 
     fn hand_over(&mut self, at: usize, now_ns: u64) {
         let worker = &mut self.workers[at];
-        self.mean.add(worker.gathered, worker.gathered_ns);
+        self.mean.add(now_ns, worker.gathered, worker.gathered_ns);
         (worker.gathered, worker.gathered_ns, worker.handed_ns) = (0, 0, now_ns);
         if now_ns - self.planned_ns >= EVERY_NS {
             self.planned_ns = now_ns;

@@ -14,4 +14,5 @@ mod flood;
 mod laws;
 mod settings;
 mod shedding;
+mod tiny;
 mod waiting;
