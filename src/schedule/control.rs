@@ -118,7 +118,9 @@ impl Control {
             }
         }
         self.pressure.set_mean_service_ns(state.service.mean_ns().unwrap_or(0).max(1));
-        if now_ns.saturating_sub(state.planned_ns) >= PLAN_EVERY_NS || state.planned_ns > now_ns {
+        // Both ways: a clock may be set back. Not at once, since a worker may come a little late with a
+        // time from before the last plan.
+        if now_ns.abs_diff(state.planned_ns) >= PLAN_EVERY_NS {
             state.planned_ns = now_ns;
             self.plan(&mut state, now_ns, surroundings.arrivals);
         }
@@ -213,5 +215,49 @@ impl Control {
             mean_cpu_time: duration(cpu),
         };
         classes.iter().map(figures).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::gather::Cost;
+    use super::*;
+
+    /// Whether a plan was made of what a worker hands over at each of these times.
+    fn plans(at_us: &[u64]) -> Vec<bool> {
+        let law = Law::Graded { target_ns: DEFAULT_TARGET_NS };
+        let control = Control::new(law, None, 64, Arc::new(Pressure::new(2, 0)));
+        let hands_over = |at_us: &u64| {
+            let mut gathered = Gathered::new();
+            gathered.add(Cost {
+                class: Class::default(),
+                returned: true,
+                service_ns: 1_000,
+                cpu_ns: None,
+                in_flight: 1,
+            });
+            let mut planned = false;
+            let arrivals = || {
+                planned = true;
+                0
+            };
+            let surroundings =
+                Surroundings { capacity: 64, arrivals, refusing: false, in_a_hurry: true };
+            control.hand_over(&mut gathered, at_us * 1_000, surroundings);
+            planned
+        };
+        at_us.iter().map(hands_over).collect()
+    }
+
+    #[test]
+    fn a_plan_is_made_each_ten_milliseconds_and_when_the_clock_is_set_back() {
+        let at_us = [100_000, 109_999, 110_000, 119_999, 120_000, 50_000, 59_999, 60_000];
+        assert_eq!(plans(&at_us), [true, false, true, false, true, true, false, true]);
+    }
+
+    /// It would be made of hardly any arrivals, and would forget those that belong to the next.
+    #[test]
+    fn a_worker_that_comes_late_with_its_time_makes_none() {
+        assert_eq!(plans(&[100_000, 99_900, 91_000, 110_000]), [true, false, false, true]);
     }
 }
