@@ -89,26 +89,30 @@ fn a_return_beside_the_word_wakes_too() {
     }
 }
 
-/// A large job that takes a slot and then finds no bytes gives the slot back: to the waiter that
-/// found it taken.
+/// A large job that sees bytes, takes a slot and then finds the bytes gone gives the slot back: to the
+/// waiter that found it taken.
 #[test]
 fn a_rollback_wakes_who_waits() {
-    explore("waiters: rollback", Some(3), AtLeast(50), &[], |_| {
+    let must_see = ["bytes for the first", "bytes for the second"];
+    explore("waiters: rollback", Some(2), AtLeast(1_000), &must_see, |seen| {
         let ledger = Ledger::divided(2, 0, &[], Some(10));
-        let held = ledger.take_as(Claim::new(Priority::Normal, None, 10)).expect("room");
         let large = {
             let ledger = ledger.clone();
-            thread::spawn(move || {
-                assert!(ledger.take_as(Claim::new(Priority::Normal, None, 5)).is_err());
-            })
+            move || ledger.take_as(Claim::new(Priority::Normal, None, 10)).ok()
         };
+        let first = thread::spawn(large.clone());
         let waiter = {
             let ledger = ledger.clone();
             thread::spawn(move || drop(ledger.wait(PLAIN()).expect("not closed")))
         };
-        large.join().unwrap();
+        let second = large();
+        let first = first.join().unwrap();
+        // Who has the bytes keeps them meanwhile: the other's slot is all that comes back.
         waiter.join().unwrap();
-        drop(held);
+        assert!(first.is_some() != second.is_some(), "both of them have the bytes, or neither has");
+        let whose = if first.is_some() { "bytes for the first" } else { "bytes for the second" };
+        seen.note(whose);
+        drop((first, second));
         assert_eq!((ledger.in_flight(), ledger.bytes()), (0, 0));
     });
 }

@@ -187,6 +187,7 @@ impl Ledger {
     /// Takes a slot for a job, unless somebody waits for one who comes first.
     #[inline]
     pub(crate) fn take(&self, claim: Claim) -> Result<Slot<'_>, NoSlot> {
+        self.look_beside(claim, 1)?;
         self.take_for(claim, Holder::Job, 1)?;
         Ok(Slot::of(self, claim.holding))
     }
@@ -201,6 +202,7 @@ impl Ledger {
             // One step for all, so that nobody sees a part of it.
             return self.take_for(claim, Holder::Permit, count as u64);
         }
+        self.look_beside(claim, count as u64)?;
         for taken in 0..count {
             if let Err(no_slot) = self.take_for(claim, Holder::Permit, 1) {
                 let left = (count - taken) as u64;
@@ -231,6 +233,23 @@ impl Ledger {
             return Err(NoSlot::Delay);
         }
         self.take_parts(self.guess(), claim, Holder::Permit, 1)
+    }
+
+    /// Refuses so many for what the partition or the bytes certainly don't have, by loads alone.
+    ///
+    /// Taking finds the same, but only with the slot in hand: it would write the word that everybody
+    /// uses, twice, and have to serve those who found the slot taken meanwhile. What is refused here
+    /// has taken nothing, so it owes nobody anything.
+    #[inline]
+    fn look_beside(&self, claim: Claim, count: u64) -> Result<(), NoSlot> {
+        if claim.holding.is_plain() {
+            return Ok(());
+        }
+        match self.lack_beside(claim.holding, count) {
+            Some(_) if self.word().is_closed() => Err(NoSlot::Closed),
+            Some(lack) => Err(lack),
+            None => Ok(()),
+        }
     }
 
     #[inline]
@@ -397,19 +416,27 @@ impl Ledger {
     }
 
     /// Of all that stands in the way of so many, what is reported first: partition, bytes, the bound.
-    #[cold]
+    #[inline]
     fn first_reason(&self, claim: Claim, count: u64, no_slot: NoSlot) -> NoSlot {
-        let Holding { partition, bytes } = claim.holding;
         if self.word().is_closed() {
             NoSlot::Closed
-        } else if partition
-            .is_some_and(|index| !self.partitions[usize::from(index)].has_room(count))
-        {
-            NoSlot::Partition
-        } else if !self.bytes.has_room(bytes.saturating_mul(count)) {
-            NoSlot::Bytes
-        } else {
+        } else if claim.holding.is_plain() {
             no_slot
+        } else {
+            self.lack_beside(claim.holding, count).unwrap_or(no_slot)
+        }
+    }
+
+    /// Which of partition and bytes doesn't suffice for so many, if one doesn't.
+    fn lack_beside(&self, Holding { partition, bytes }: Holding, count: u64) -> Option<NoSlot> {
+        let has_place =
+            |index: partition::Index| self.partitions[usize::from(index)].has_room(count);
+        if !partition.is_none_or(has_place) {
+            Some(NoSlot::Partition)
+        } else if !self.bytes.has_room(bytes.saturating_mul(count)) {
+            Some(NoSlot::Bytes)
+        } else {
+            None
         }
     }
 
