@@ -98,7 +98,8 @@ impl Ledger {
 
     pub fn take_as(&self, claim: Claim) -> Result<Slot, bool> {
         let taken = self.0.take(claim.0);
-        taken.map(|slot| self.own(slot, claim)).map_err(|no| no == ledger::NoSlot::Closed)
+        let slot = |()| ledger::Slot::of_taken(&self.0, claim.0.holding);
+        taken.map(|()| self.own(slot(()), claim)).map_err(|no| no == ledger::NoSlot::Closed)
     }
 
     pub fn reserve(&self) -> bool {

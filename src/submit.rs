@@ -190,7 +190,7 @@ impl<'a> JobSpec<'a> {
         let inherited = inherited(core);
         let deadline_ns = match (self.deadline, self.timeout) {
             (None, None) => inherited.deadline_ns,
-            (deadline, timeout) => self.deadline_ns(core, deadline, timeout),
+            (deadline, timeout) => deadline_ns(core, deadline, timeout),
         };
         Ask {
             priority: self.priority.unwrap_or(inherited.priority),
@@ -201,20 +201,17 @@ impl<'a> JobSpec<'a> {
             checks: inherited.checks,
         }
     }
+}
 
-    #[cold]
-    fn deadline_ns(
-        &self,
-        core: &Core,
-        deadline: Option<Instant>,
-        timeout: Option<Duration>,
-    ) -> u64 {
-        let deadline_ns = deadline.map_or(NO_DEADLINE, |instant| core.time.ns_at(instant));
-        let timeout_ns = timeout
-            .and_then(|timeout| u64::try_from(timeout.as_nanos()).ok())
-            .map_or(NO_DEADLINE, |timeout_ns| core.time.now_ns().saturating_add(timeout_ns));
-        deadline_ns.min(timeout_ns)
-    }
+/// The earlier of both, on the pool's own timeline. Not a method: for that the whole spec would have to
+/// lie in memory, also for a job without any.
+#[cold]
+fn deadline_ns(core: &Core, deadline: Option<Instant>, timeout: Option<Duration>) -> u64 {
+    let deadline_ns = deadline.map_or(NO_DEADLINE, |instant| core.time.ns_at(instant));
+    let timeout_ns = timeout
+        .and_then(|timeout| u64::try_from(timeout.as_nanos()).ok())
+        .map_or(NO_DEADLINE, |timeout_ns| core.time.now_ns().saturating_add(timeout_ns));
+    deadline_ns.min(timeout_ns)
 }
 
 impl fmt::Debug for JobSpec<'_> {
@@ -233,14 +230,7 @@ impl fmt::Debug for JobSpec<'_> {
 /// What a job asks that sets nothing itself: what the running body hands down, else the defaults.
 #[inline]
 pub(crate) fn inherited(core: &Core) -> Ask {
-    let mut ask = Ask {
-        priority: Priority::Normal,
-        class: Class(0),
-        deadline_ns: NO_DEADLINE,
-        partition: None,
-        bytes: 0,
-        checks: Checks::All,
-    };
+    let mut ask = Ask::plain(Priority::Normal, Checks::All);
     Worker::with_current(|worker| {
         let body = worker.filter(|worker| worker.is_of(core)).and_then(Worker::body);
         if let Some(body) = body {

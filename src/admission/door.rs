@@ -1,6 +1,6 @@
 //! The one function that asks all the checks, in the order in which they are reported.
 
-use super::ledger::{Claim, Holding, Ledger, NoSlot, Slot};
+use super::ledger::{Claim, Holding, Ledger, NoSlot};
 use super::partition;
 use super::pressure::Pressure;
 use crate::error::Reason;
@@ -20,6 +20,19 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
+    /// Of a job that asks for nothing but a slot, as most do.
+    #[inline]
+    pub(crate) fn plain(priority: Priority, checks: Checks) -> Self {
+        let (class, deadline_ns) = (Class(0), NO_DEADLINE);
+        Self { priority, class, deadline_ns, partition: None, bytes: 0, checks }
+    }
+
+    /// Whether the door has nothing to ask of it but its priority and what it is exempt from.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.deadline_ns == NO_DEADLINE && self.partition.is_none() && self.bytes == 0
+    }
+
     /// What a job that asks so holds beyond its slot, once it has one.
     #[inline]
     pub(crate) fn holding(&self) -> Holding {
@@ -67,12 +80,13 @@ pub(crate) struct Door<'a> {
 }
 
 impl<'a> Door<'a> {
-    /// Asks for a slot; the first reason in the documented order is the one reported.
+    /// Takes a slot, which is the caller's then; the first reason in the documented order is the one
+    /// reported.
     ///
     /// No clock is read unless the job has a deadline or the CPU gate refuses it, no chance is drawn
     /// unless the CPU gate is up, no lock is taken unless somebody waits, nothing is allocated.
-    #[inline]
-    pub(crate) fn admit(self, ask: &Ask) -> Result<Slot<'a>, Reason> {
+    #[inline(always)]
+    pub(crate) fn admit(self, ask: &Ask) -> Result<(), Reason> {
         let claim = self.check(ask)?;
         self.ledger.take(claim).map_err(reason)
     }
@@ -84,7 +98,7 @@ impl<'a> Door<'a> {
     }
 
     /// The checks that come before the bounds, and what is asked of the ledger after them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(self, ask: &Ask) -> Result<Claim, Reason> {
         if self.born.is_past() {
             return Err(Reason::Forked);
@@ -124,27 +138,21 @@ impl<'a> Door<'a> {
     }
 
     /// A closed pool says so first. Seen by the ledger itself where no other check refuses.
-    #[cold]
+    #[inline]
     fn unless_closed(self, reason: Reason) -> Reason {
         if self.ledger.is_closed() { Reason::Closed } else { reason }
     }
 
     /// Whether the job would be too late to start.
-    #[cold]
+    #[inline]
     fn misses_deadline(self, ask: &Ask) -> bool {
-        let now_ns = self.time.now_ns();
         let judged = self.predicts && ask.checks != Checks::Bounds;
-        let wait_ns = if judged { self.pressure.predicted_wait_ns(ask.priority) } else { 0 };
-        now_ns.saturating_add(wait_ns) >= ask.deadline_ns
+        is_too_late(self.time, self.pressure, judged.then_some(ask.priority), ask.deadline_ns)
     }
 
-    /// What was measured too long ago refuses nobody: while one long job runs, and all others are
-    /// refused, there is nobody who would measure anew.
-    #[cold]
+    #[inline]
     fn gate_refuses(self, priority: Priority) -> bool {
-        self.meets_gate(priority)
-            && self.pressure.gate_refuses(priority)
-            && !self.pressure.are_refusals_stale(self.time.now_ns())
+        self.meets_gate(priority) && has_bad_luck(self.time, self.pressure, priority)
     }
 
     /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
@@ -160,6 +168,33 @@ impl<'a> Door<'a> {
     }
 }
 
+// What follows takes the parts of the door that it needs, one by one: for a function that isn't inlined
+// the whole of it would be written to the stack, by every job, also where it isn't called.
+
+/// Whether a job of this deadline would start too late, behind what is queued for this priority.
+#[cold]
+#[inline(never)]
+fn is_too_late(
+    time: &Timeline,
+    pressure: &Pressure,
+    queued_for: Option<Priority>,
+    deadline_ns: u64,
+) -> bool {
+    let wait_ns = queued_for.map_or(0, |priority| pressure.predicted_wait_ns(priority));
+    time.now_ns().saturating_add(wait_ns) >= deadline_ns
+}
+
+/// Whether chance refuses a job at the CPU gate.
+///
+/// What was measured too long ago refuses nobody: while one long job runs, and all others are
+/// refused, there is nobody who would measure anew.
+#[cold]
+#[inline(never)]
+fn has_bad_luck(time: &Timeline, pressure: &Pressure, priority: Priority) -> bool {
+    pressure.gate_refuses(priority) && !pressure.are_refusals_stale(time.now_ns())
+}
+
+#[inline]
 pub(crate) fn reason(no_slot: NoSlot) -> Reason {
     match no_slot {
         NoSlot::Closed => Reason::Closed,

@@ -17,25 +17,27 @@ pub(crate) use super::slot::Slot;
 use super::waiters::Waiters;
 pub(crate) use super::word::MAX_CAPACITY;
 use super::word::{CLOSED, COMMITTED, IN_FLIGHT, RESERVED, WAITERS, WATCHED, Word};
+use crate::error::Reason;
 use crate::priority::Priority;
 use crate::sync::stat::Arc;
 use crate::sync::{AtomicU64, Bell, Ordering, fence};
 
-/// Why no slot was given.
+/// Why no slot was given. Each is the number of its reason, so that one becomes the other by nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum NoSlot {
     /// The pool is closed.
-    Closed,
+    Closed = Reason::Closed as u8,
     /// The partition has its maximum.
-    Partition,
+    Partition = Reason::Partition as u8,
     /// The budget of bytes is used up.
-    Bytes,
+    Bytes = Reason::Bytes as u8,
     /// The adaptive limit is reached.
-    Limit,
+    Limit = Reason::Limit as u8,
     /// The bound of this class of work is reached.
-    Full,
+    Full = Reason::Full as u8,
     /// Somebody waits before it for a shorter queue.
-    Delay,
+    Delay = Reason::QueueDelay as u8,
 }
 
 /// What one job asks of the ledger.
@@ -184,12 +186,12 @@ impl Ledger {
 
     // ── Taking ──────────────────────────────────────────────────────────────────────────────
 
-    /// Takes a slot for a job, unless somebody waits for one who comes first.
-    #[inline]
-    pub(crate) fn take(&self, claim: Claim) -> Result<Slot<'_>, NoSlot> {
+    /// Takes a slot for a job, unless somebody waits for one who comes first. It is the caller's to
+    /// make a [`Slot`] of, see [`Slot::of_taken`].
+    #[inline(always)]
+    pub(crate) fn take(&self, claim: Claim) -> Result<(), NoSlot> {
         self.look_beside(claim, 1)?;
-        self.take_for(claim, Holder::Job, 1)?;
-        Ok(Slot::of(self, claim.holding))
+        self.take_for(claim, Holder::Job, 1)
     }
 
     /// Takes `count` slots for permits, all or none; for each, [`redeem`](Self::redeem) or
@@ -252,7 +254,8 @@ impl Ledger {
         }
     }
 
-    #[inline]
+    // Always inlined, with what it calls: for most jobs nearly all of it is known not to happen.
+    #[inline(always)]
     fn take_for(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
         loop {
             let mode = self.notes.mode();
@@ -265,7 +268,7 @@ impl Ledger {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_to_take(&self, claim: Claim, holder: Holder, count: u64) -> Result<(), NoSlot> {
         let word = self.guess();
         let comes_before = if word.has_waiters() { self.waiters.come_before(claim) } else { None };
@@ -280,7 +283,7 @@ impl Ledger {
         taken.map_err(|no_slot| self.first_reason(claim, count, no_slot))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_parts(
         &self,
         word: Word,
@@ -515,7 +518,7 @@ impl Ledger {
     /// Turns a permit into a job's slot; fails once the pool is closed, which voided the permit.
     pub(crate) fn redeem(&self, holding: Holding) -> Result<Slot<'_>, NoSlot> {
         self.settle_permit(RESERVED)?;
-        Ok(Slot::of(self, holding))
+        Ok(Slot::of_taken(self, holding))
     }
 
     /// Returns an unused permit's slot, as far as closing did not do that already, and what it holds

@@ -13,15 +13,21 @@ pub(crate) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// A slot that the word counts already.
+    /// Makes a value of a slot that was just taken, with what is held beside it.
     #[inline]
-    pub(super) fn of(ledger: &'a Ledger, holding: Holding) -> Self {
+    pub(crate) fn of_taken(ledger: &'a Ledger, holding: Holding) -> Self {
         Self { ledger, holding }
     }
 
     /// Leaves the slot with a job that is about to be pushed. Whoever ends that job takes it up
     /// again with [`of_ended_job`](Self::of_ended_job).
     pub(crate) fn leave_with_job(self) {
+        std::mem::forget(self);
+    }
+
+    /// Keeps the slot taken without this value: whoever goes on makes it anew with
+    /// [`of_taken`](Self::of_taken).
+    pub(crate) fn keep_taken(self) {
         std::mem::forget(self);
     }
 

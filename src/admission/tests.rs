@@ -1,6 +1,6 @@
 //! The ledger by itself, on one thread: what is taken, refused and returned.
 
-use super::ledger::{Claim, Holding, Ledger, NoSlot};
+use super::ledger::{Claim, Holding, Ledger, NoSlot, Slot};
 use super::partition::{self, Partition};
 use super::pressure::Pressure;
 use super::waiters::Standing;
@@ -22,6 +22,10 @@ fn ledger(
     Ledger::new(capacity, critical_reserve, partitions, max_bytes, pressure, 0)
 }
 
+fn take(ledger: &Ledger, claim: Claim) -> Result<Slot<'_>, NoSlot> {
+    ledger.take(claim).map(|()| Slot::of_taken(ledger, claim.holding))
+}
+
 const NORMAL: Claim = Claim {
     priority: Priority::Normal,
     holding: Holding { partition: None, bytes: 0 },
@@ -31,7 +35,7 @@ const NORMAL: Claim = Claim {
 #[test]
 fn closing_voids_permits_and_counts_jobs() {
     let ledger = ledger(4, 0, &[], None);
-    let slot = ledger.take(NORMAL).ok().unwrap();
+    let slot = take(&ledger, NORMAL).ok().unwrap();
     ledger.reserve(NORMAL, 2).unwrap();
     assert_eq!(ledger.word().in_flight(), 3);
     assert_eq!(ledger.close(), Some(1));
@@ -48,10 +52,10 @@ fn closing_voids_permits_and_counts_jobs() {
 fn the_reserve_is_for_critical_work() {
     let ledger = ledger(3, 1, &[], None);
     let critical = claim(Priority::Critical, None, 0);
-    let _two = (ledger.take(NORMAL).ok().unwrap(), ledger.take(NORMAL).ok().unwrap());
-    assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full));
-    let _third = ledger.take(critical).ok().unwrap();
-    assert_eq!(ledger.take(critical).err(), Some(NoSlot::Full));
+    let _two = (take(&ledger, NORMAL).ok().unwrap(), take(&ledger, NORMAL).ok().unwrap());
+    assert_eq!(take(&ledger, NORMAL).err(), Some(NoSlot::Full));
+    let _third = take(&ledger, critical).ok().unwrap();
+    assert_eq!(take(&ledger, critical).err(), Some(NoSlot::Full));
 }
 
 #[test]
@@ -59,16 +63,16 @@ fn a_share_is_kept_free_and_the_rest_is_common() {
     let partitions = [Partition::new().reserved(2), Partition::new().max(1)];
     let ledger = ledger(4, 0, &partitions, None);
     let (a, b) = (claim(Priority::Normal, Some(0), 0), claim(Priority::Normal, Some(1), 0));
-    let common = (ledger.take(NORMAL).ok().unwrap(), ledger.take(b).ok().unwrap());
-    assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full), "the rest is reserved");
-    assert_eq!(ledger.take(b).err(), Some(NoSlot::Partition), "it has its maximum");
-    let share = (ledger.take(a).ok().unwrap(), ledger.take(a).ok().unwrap());
-    assert_eq!(ledger.take(a).err(), Some(NoSlot::Full));
+    let common = (take(&ledger, NORMAL).ok().unwrap(), take(&ledger, b).ok().unwrap());
+    assert_eq!(take(&ledger, NORMAL).err(), Some(NoSlot::Full), "the rest is reserved");
+    assert_eq!(take(&ledger, b).err(), Some(NoSlot::Partition), "it has its maximum");
+    let share = (take(&ledger, a).ok().unwrap(), take(&ledger, a).ok().unwrap());
+    assert_eq!(take(&ledger, a).err(), Some(NoSlot::Full));
     drop(common);
     // Above its share now; and the order of returns doesn't matter.
-    let above = ledger.take(a).ok().unwrap();
+    let above = take(&ledger, a).ok().unwrap();
     drop(share);
-    let again = (ledger.take(a).ok().unwrap(), ledger.take(NORMAL).ok().unwrap());
+    let again = (take(&ledger, a).ok().unwrap(), take(&ledger, NORMAL).ok().unwrap());
     drop((above, again));
     assert_eq!((ledger.word().in_flight(), ledger.word().committed()), (0, 2));
 }
@@ -77,8 +81,8 @@ fn a_share_is_kept_free_and_the_rest_is_common() {
 fn bytes_come_back_with_the_slot_and_a_refusal_keeps_none() {
     let ledger = ledger(2, 0, &[], Some(100));
     let sixty = claim(Priority::Normal, None, 60);
-    let first = ledger.take(sixty).ok().unwrap();
-    assert_eq!(ledger.take(sixty).err(), Some(NoSlot::Bytes));
+    let first = take(&ledger, sixty).ok().unwrap();
+    assert_eq!(take(&ledger, sixty).err(), Some(NoSlot::Bytes));
     assert_eq!((ledger.word().in_flight(), ledger.bytes().used()), (1, 60));
     drop(first);
     assert_eq!((ledger.word().in_flight(), ledger.bytes().used()), (0, 0));
@@ -100,14 +104,14 @@ fn many_are_reserved_together_or_not_at_all() {
 #[test]
 fn a_lowered_capacity_admits_nothing_until_it_has_drained() {
     let ledger = ledger(3, 0, &[], None);
-    let mut slots: Vec<_> = (0..3).map(|_| ledger.take(NORMAL).ok().unwrap()).collect();
+    let mut slots: Vec<_> = (0..3).map(|_| take(&ledger, NORMAL).ok().unwrap()).collect();
     ledger.set_capacity(1);
     for _ in 0..2 {
         slots.pop();
-        assert_eq!(ledger.take(NORMAL).err(), Some(NoSlot::Full));
+        assert_eq!(take(&ledger, NORMAL).err(), Some(NoSlot::Full));
     }
     slots.pop();
-    assert!(ledger.take(NORMAL).is_ok());
+    assert!(take(&ledger, NORMAL).is_ok());
 }
 
 #[test]
@@ -117,14 +121,14 @@ fn a_large_head_blocks_its_own_line_only_and_nobody_overtakes_in_it() {
     let large = claim(Priority::Normal, None, 8);
     let small = claim(Priority::Normal, None, 1);
     let other = claim(Priority::Normal, Some(0), 1);
-    let held = ledger.take(claim(Priority::Normal, None, 5)).ok().unwrap();
+    let held = take(&ledger, claim(Priority::Normal, None, 5)).ok().unwrap();
     let waiters = ledger.waiters();
     let (first, second) = (waiters.join(&ledger, large), waiters.join(&ledger, small));
     assert_eq!(waiters.ask(first, waker), Standing::Waiting);
     assert_eq!(waiters.ask(second, waker), Standing::Waiting);
-    assert!(ledger.take(small).is_err(), "it would overtake");
-    assert!(ledger.take(claim(Priority::High, None, 1)).is_ok(), "a higher class may");
-    assert!(ledger.take(other).is_ok(), "another line");
+    assert!(take(&ledger, small).is_err(), "it would overtake");
+    assert!(take(&ledger, claim(Priority::High, None, 1)).is_ok(), "a higher class may");
+    assert!(take(&ledger, other).is_ok(), "another line");
     waiters.leave(&ledger, first);
     assert_eq!(waiters.ask(second, waker), Standing::Granted);
     ledger.cancel_permit(small.holding);

@@ -190,18 +190,43 @@ impl Core {
     /// Takes a slot, or says why not. The refusal is not counted: see [`refuse`](Self::refuse).
     #[inline]
     pub(crate) fn admit(&self, ask: &Ask) -> Result<Slot<'_>, Reason> {
+        // What the two answer fits in a register, as does what the first is asked.
+        let admitted = if ask.is_plain() {
+            self.let_in_plain(ask.priority, ask.checks)
+        } else {
+            self.let_in(*ask)
+        };
+        admitted.map(|()| Slot::of_taken(&self.ledger, ask.holding()))
+    }
+
+    /// As [`let_in`](Self::let_in) for a job that asks for nothing special: a copy of it without all
+    /// that such a job never meets.
+    #[inline(never)]
+    fn let_in_plain(&self, priority: Priority, checks: Checks) -> Result<(), Reason> {
+        self.judge(&Ask::plain(priority, checks))
+    }
+
+    /// Takes a slot, which is the caller's then, or says why not.
+    #[inline(never)]
+    fn let_in(&self, ask: Ask) -> Result<(), Reason> {
+        self.judge(&ask)
+    }
+
+    #[inline(always)]
+    fn judge(&self, ask: &Ask) -> Result<(), Reason> {
         match self.door().admit(ask) {
-            Err(Reason::Cpu) => self.admit_after_a_sample(ask),
+            Err(Reason::Cpu) => self.let_in_after_a_sample(*ask),
             Err(Reason::Full) if ask.priority == Priority::Critical => {
-                self.displace(ask).ok_or(Reason::Full)
+                self.displace(*ask).map(Slot::keep_taken).ok_or(Reason::Full)
             }
             admitted => admitted,
         }
     }
 
     #[cold]
-    fn admit_after_a_sample(&self, ask: &Ask) -> Result<Slot<'_>, Reason> {
-        if self.has_sampled_for_a_refusal() { self.door().admit(ask) } else { Err(Reason::Cpu) }
+    #[inline(never)]
+    fn let_in_after_a_sample(&self, ask: Ask) -> Result<(), Reason> {
+        if self.has_sampled_for_a_refusal() { self.door().admit(&ask) } else { Err(Reason::Cpu) }
     }
 
     /// Where the gate may refuse everything, nobody but those it refuses is left to see that the CPU
@@ -389,8 +414,9 @@ impl Core {
     /// The victim holds a slot of the common part or one of the same partition; and nobody of the same
     /// class, in the same line, may have come before. Its body is dropped here, on the displacing thread, outside of every lock.
     #[cold]
-    fn displace(&self, ask: &Ask) -> Option<Slot<'_>> {
-        let claim = self.door().check(ask).ok()?;
+    #[inline(never)]
+    fn displace(&self, ask: Ask) -> Option<Slot<'_>> {
+        let claim = self.door().check(&ask).ok()?;
         let wanted = claim.holding;
         if self.ledger.waiters().come_before(claim).is_some() {
             return None;
