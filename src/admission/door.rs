@@ -92,6 +92,7 @@ impl<'a> Door<'a> {
     }
 
     /// As [`admit`](Self::admit) for `count` slots, all or none, kept for jobs that come later.
+    #[inline(always)]
     pub(crate) fn reserve(self, ask: &Ask, count: usize) -> Result<(), Reason> {
         let claim = self.check(ask)?;
         self.ledger.reserve(claim, count).map_err(reason)

@@ -196,6 +196,7 @@ impl Ledger {
 
     /// Takes `count` slots for permits, all or none; for each, [`redeem`](Self::redeem) or
     /// [`cancel_permit`](Self::cancel_permit) is owed, once.
+    #[inline(always)]
     pub(crate) fn reserve(&self, claim: Claim, count: usize) -> Result<(), NoSlot> {
         if count == 0 {
             return if self.word().is_closed() { Err(NoSlot::Closed) } else { Ok(()) };
@@ -205,6 +206,10 @@ impl Ledger {
             return self.take_for(claim, Holder::Permit, count as u64);
         }
         self.look_beside(claim, count as u64)?;
+        self.reserve_one_by_one(claim, count)
+    }
+
+    fn reserve_one_by_one(&self, claim: Claim, count: usize) -> Result<(), NoSlot> {
         for taken in 0..count {
             if let Err(no_slot) = self.take_for(claim, Holder::Permit, 1) {
                 let left = (count - taken) as u64;

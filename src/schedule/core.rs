@@ -237,12 +237,49 @@ impl Core {
     }
 
     /// Takes slots for permits, all or none, or says why not.
+    #[inline]
     pub(crate) fn reserve(&self, ask: &Ask, count: usize) -> Result<(), Refusal> {
-        let mut reserved = self.door().reserve(ask, count);
-        if reserved == Err(Reason::Cpu) && self.has_sampled_for_a_refusal() {
-            reserved = self.door().reserve(ask, count);
-        }
+        let reserved = if ask.is_plain() {
+            self.set_aside_plain(ask.priority, ask.checks, count)
+        } else {
+            self.set_aside(*ask, count)
+        };
         reserved.map_err(|reason| self.refuse(reason))
+    }
+
+    /// As [`let_in_plain`](Self::let_in_plain), for permits.
+    #[inline(never)]
+    fn set_aside_plain(
+        &self,
+        priority: Priority,
+        checks: Checks,
+        count: usize,
+    ) -> Result<(), Reason> {
+        self.judge_permits(&Ask::plain(priority, checks), count)
+    }
+
+    /// As [`let_in`](Self::let_in), for permits.
+    #[inline(never)]
+    fn set_aside(&self, ask: Ask, count: usize) -> Result<(), Reason> {
+        self.judge_permits(&ask, count)
+    }
+
+    #[inline(always)]
+    fn judge_permits(&self, ask: &Ask, count: usize) -> Result<(), Reason> {
+        match self.door().reserve(ask, count) {
+            Err(Reason::Cpu) => self.set_aside_after_a_sample(*ask, count),
+            reserved => reserved,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_aside_after_a_sample(&self, ask: Ask, count: usize) -> Result<(), Reason> {
+        if self.has_sampled_for_a_refusal() {
+            self.door().reserve(&ask, count)
+        } else {
+            Err(Reason::Cpu)
+        }
     }
 
     /// What is asked of the ledger, if nothing that waiting doesn't cure stands in the way.
