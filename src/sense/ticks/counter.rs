@@ -50,6 +50,8 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 impl Kept {
+    // Out of line, so that the rest is short enough to go where the time is read.
+    #[inline(never)]
     fn ask(&self) -> u64 {
         let ns = system_ns();
         if ns >= DUE_NS.load(Relaxed) {
