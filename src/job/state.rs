@@ -233,7 +233,7 @@ impl State {
     ///
     /// Release makes the result visible to [`State::outcome`]; Acquire pairs with
     /// [`State::set_waiter`], whose waiter the publisher is about to read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(&self, outcome: Outcome, has_result: bool) -> Published {
         // Acquire: see `is_sole`.
         let mut word = self.0.load(Ordering::Acquire);
