@@ -7,6 +7,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::priority::Priority;
+use crate::sync::Striped;
 use crate::sync::stat::{AtomicU64, AtomicUsize, Relaxed};
 
 /// A probability of one.
@@ -19,8 +20,10 @@ pub(crate) struct Pressure {
     queued: CachePadded<[AtomicUsize; Priority::COUNT]>,
     /// Written a hundred times a second at most.
     plan: CachePadded<PlanFigures>,
-    /// How often chance has been asked.
-    draws: CachePadded<AtomicU64>,
+    /// The number of the next draw of chance and one, zero before the first.
+    draws: Striped<AtomicU64>,
+    /// How many streams of draws have begun.
+    streams: AtomicU64,
     seed: u64,
 }
 
@@ -56,7 +59,8 @@ impl Pressure {
                 refusals: Default::default(),
                 refusals_until_ns: AtomicU64::new(u64::MAX),
             }),
-            draws: CachePadded::default(),
+            draws: Striped::default(),
+            streams: AtomicU64::new(0),
             seed,
         }
     }
@@ -212,8 +216,28 @@ impl Pressure {
     fn draw(&self) -> u64 {
         /// Odd, so that it goes through all numbers: 2^64 over the golden ratio.
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let draw = self.draws.fetch_add(1, Relaxed).wrapping_mul(STEP);
+        let draw = self.number_of_draw().wrapping_mul(STEP);
         u64::from(fastrand::Rng::with_seed(self.seed ^ draw).u32(..))
+    }
+
+    /// Each stripe has a stream of numbers to itself, so threads neither share a line nor draw alike.
+    /// The streams are numbered in the order in which they begin: the first is the same whichever stripe
+    /// its thread has.
+    fn number_of_draw(&self) -> u64 {
+        let next = self.draws.mine();
+        if next.load(Relaxed) == 0 {
+            self.begin_stream(next);
+        }
+        next.fetch_add(1, Relaxed).wrapping_sub(1)
+    }
+
+    #[cold]
+    fn begin_stream(&self, next: &AtomicU64) {
+        /// No thread draws so often.
+        const STREAM: u64 = 1 << 40;
+        let first = self.streams.fetch_add(1, Relaxed).wrapping_mul(STREAM);
+        // Of several that share the stripe, one begins.
+        let _ = next.compare_exchange(0, first + 1, Relaxed, Relaxed);
     }
 }
 
@@ -260,6 +284,27 @@ mod tests {
             }
             assert_eq!(refused(seed, 0.0, Priority::Low), 0);
             assert_eq!(refused(seed, 1.0, Priority::Normal), 10_000);
+        }
+    }
+
+    /// With several threads each as likely as it says, and no two alike.
+    #[test]
+    fn threads_draw_streams_of_their_own_that_begin_in_turn() {
+        // Threads that come one after the other have different stripes.
+        let draws = |pressure: &Pressure| -> Vec<bool> {
+            let draw = || (0..10_000).map(|_| pressure.draw() < CERTAIN / 2).collect();
+            std::thread::scope(|scope| scope.spawn(draw).join().unwrap())
+        };
+        for seed in [0, 1, 77] {
+            let [pressure, same] = [(); 2].map(|()| Pressure::new(2, seed));
+            let (first, again) = (draws(&pressure), draws(&same));
+            assert_eq!(first, again, "the first stream, whichever stripe its thread has");
+            let next = draws(&pressure);
+            let heads = |draws: &[bool]| draws.iter().filter(|&&head| head).count();
+            let alike = first.iter().zip(&next).filter(|(first, next)| first == next).count();
+            for count in [heads(&first), heads(&next), alike] {
+                assert!(count.abs_diff(5_000) <= 150, "{count} of 10 000");
+            }
         }
     }
 }

@@ -1,15 +1,11 @@
 //! Counters without a shared cache line per job: one stripe per worker, a few for everybody else.
 
-use std::cell::Cell;
-
 use crossbeam_utils::CachePadded;
 
 use crate::error::{Reason, ShedReason};
 use crate::job::Outcome;
+use crate::sync::Striped;
 use crate::sync::stat::{Acquire, AtomicU64, AtomicUsize, Relaxed, Release};
-
-/// Stripes for threads that are not workers; more of them share less.
-const OUTSIDE_STRIPES: usize = 8;
 
 /// Who counts, and on which stripe.
 #[derive(Clone, Copy)]
@@ -21,7 +17,7 @@ pub(crate) struct Counted<'a> {
 
 pub(crate) struct Counters {
     workers: Box<[CachePadded<Stripe>]>,
-    outside: [CachePadded<Stripe>; OUTSIDE_STRIPES],
+    outside: Striped<Stripe>,
 }
 
 #[derive(Default)]
@@ -56,7 +52,7 @@ impl Counters {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             workers: (0..workers).map(|_| CachePadded::default()).collect(),
-            outside: Default::default(),
+            outside: Striped::default(),
         }
     }
 
@@ -69,12 +65,12 @@ impl Counters {
     /// Any thread counts.
     #[inline]
     pub(crate) fn by_outsider(&self) -> Counted<'_> {
-        Counted { stripe: &self.outside[my_stripe()], worker: None }
+        Counted { stripe: self.outside.mine(), worker: None }
     }
 
     #[inline]
     pub(crate) fn refused(&self, reason: Reason) {
-        self.outside[my_stripe()].refused[reason.index()].fetch_add(1, Relaxed);
+        self.outside.mine().refused[reason.index()].fetch_add(1, Relaxed);
     }
 
     /// How many were refused for this reason.
@@ -107,7 +103,7 @@ impl Counters {
     }
 
     fn all(&self) -> impl Iterator<Item = &Stripe> {
-        self.workers.iter().chain(&self.outside).map(|stripe| &**stripe)
+        self.workers.iter().map(|stripe| &**stripe).chain(self.outside.iter())
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -219,19 +215,4 @@ fn add_each(sums: &mut [u64], counters: &[AtomicU64]) {
     for (sum, counter) in sums.iter_mut().zip(counters) {
         *sum += counter.load(Relaxed);
     }
-}
-
-/// The calling thread's stripe, dealt out in turn. A counter only: no protocol, no loom.
-#[inline]
-fn my_stripe() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    std::thread_local! { static MINE: Cell<usize> = const { Cell::new(usize::MAX) }; }
-
-    MINE.try_with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Relaxed) % OUTSIDE_STRIPES);
-        }
-        mine.get()
-    })
-    .unwrap_or(0)
 }

@@ -10,6 +10,7 @@
 mod alarm;
 mod bell;
 mod parker;
+mod striped;
 
 #[cfg(all(loom, feature = "loom"))]
 #[path = "model_deque.rs"]
@@ -33,6 +34,7 @@ pub(crate) use deque::{Owner, Thief, deque};
 pub(crate) use parker::Parker;
 #[cfg(not(all(loom, feature = "loom")))]
 pub(crate) use patience::{Patience, look_until};
+pub(crate) use striped::Striped;
 pub(crate) use types::*;
 
 #[cfg(unix)]
