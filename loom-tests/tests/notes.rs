@@ -170,7 +170,7 @@ fn one_of_two_slots_is_always_free() {
 /// Returns begin to be noted while somebody is about to be refused.
 #[test]
 fn noting_begins_beside_a_refusal() {
-    explore("notes: begin", None, AtLeast(1_000), &["taken", "refused"], |seen| {
+    explore("notes: begin", Some(3), AtLeast(1_000), &["taken", "refused"], |seen| {
         let (ledger, resolved) = (Ledger::noting(1, 1), Resolved::default());
         let payload = Arc::new(Payload::default());
         let first = take(&ledger);
