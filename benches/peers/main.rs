@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use entries::{Entry, SHAPES};
 use plan::Plan;
-use records::{Record, Series};
+use records::{NotRun, Record, Series};
 use support::cpu;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -125,7 +125,7 @@ fn rounds(mut entries: Vec<&mut Entry>, rounds: usize) -> Vec<Series> {
         for turn in 0..entries.len() {
             let index = (round + turn) % entries.len();
             let entry = &mut *entries[index];
-            let (refused, shed) = not_run(entry);
+            let before = not_run(entry);
             let cpu = cpu::process();
             let measured = (entry.run)();
             let cpu_ns = (cpu::process() - cpu).as_nanos() as f64;
@@ -133,13 +133,12 @@ fn rounds(mut entries: Vec<&mut Entry>, rounds: usize) -> Vec<Series> {
             if round == 0 {
                 continue;
             }
-            let (refused_by_now, shed_by_now) = not_run(entry);
+            let after = not_run(entry);
             for (series, ns) in series[index].iter_mut().zip(measured.ns) {
                 series.ns.push(ns);
                 series.cpu_ns.push(cpu_ns / measured.jobs as f64);
                 series.jobs += measured.jobs;
-                series.refused += refused_by_now - refused;
-                series.shed += shed_by_now - shed;
+                series.not_run.add(before, after);
             }
         }
     }
@@ -154,14 +153,17 @@ fn empty_series(entry: &Entry) -> Vec<Series> {
         ns: Vec::new(),
         cpu_ns: Vec::new(),
         jobs: 0,
-        refused: 0,
-        shed: 0,
+        not_run: NotRun::default(),
     };
     entry.shapes.iter().map(of).collect()
 }
 
 /// What our pool has refused and shed so far.
-fn not_run(entry: &Entry) -> (u64, u64) {
-    let snapshot = entry.ours.map(weirpool::Pool::snapshot);
-    snapshot.map_or((0, 0), |now| (now.rejected.total(), now.shed.total()))
+fn not_run(entry: &Entry) -> NotRun {
+    let Some(now) = entry.ours.map(weirpool::Pool::snapshot) else { return NotRun::default() };
+    NotRun {
+        refused: now.rejected.total(),
+        refused_by_the_gate: now.rejected.get(weirpool::Reason::Cpu),
+        shed: now.shed.total(),
+    }
 }

@@ -14,8 +14,25 @@ pub(crate) struct Series {
     pub(crate) ns: Vec<f64>,
     pub(crate) cpu_ns: Vec<f64>,
     pub(crate) jobs: u64,
+    pub(crate) not_run: NotRun,
+}
+
+/// What our pool did not run.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NotRun {
     pub(crate) refused: u64,
+    /// Because of the CPU that others took; the rest because of the queue.
+    pub(crate) refused_by_the_gate: u64,
     pub(crate) shed: u64,
+}
+
+impl NotRun {
+    /// What was refused and shed between the two.
+    pub(crate) fn add(&mut self, before: Self, after: Self) {
+        self.refused += after.refused - before.refused;
+        self.refused_by_the_gate += after.refused_by_the_gate - before.refused_by_the_gate;
+        self.shed += after.shed - before.shed;
+    }
 }
 
 /// The same for the file.
@@ -34,6 +51,8 @@ pub(crate) struct Record {
     pub(crate) best_peer: Option<String>,
     /// Refusals per job that ran, each followed by another try.
     pub(crate) refused_per_job: f64,
+    /// The share of these that the CPU gate refused.
+    pub(crate) refused_by_the_gate: f64,
     /// The share of the accepted jobs that was dropped for having waited too long.
     pub(crate) shed_share: f64,
 }
@@ -53,7 +72,7 @@ fn record(series: &Series, best: Option<&Series>, workers: usize) -> Record {
             series.ns.iter().zip(&best.ns).map(|(ns, best)| ns / best).collect();
         median(&mut ratios)
     });
-    let mut ns = series.ns.clone();
+    let (mut ns, not_run) = (series.ns.clone(), series.not_run);
     Record {
         shape: series.shape.to_owned(),
         pool: series.pool.to_owned(),
@@ -64,7 +83,8 @@ fn record(series: &Series, best: Option<&Series>, workers: usize) -> Record {
         cpu_ns: median(&mut series.cpu_ns.clone()),
         ratio,
         best_peer: best.map(|best| best.pool.to_owned()),
-        refused_per_job: series.refused as f64 / series.jobs as f64,
-        shed_share: series.shed as f64 / (series.shed + series.jobs) as f64,
+        refused_per_job: not_run.refused as f64 / series.jobs as f64,
+        refused_by_the_gate: not_run.refused_by_the_gate as f64 / not_run.refused.max(1) as f64,
+        shed_share: not_run.shed as f64 / (not_run.shed + series.jobs) as f64,
     }
 }

@@ -33,8 +33,9 @@ pub(crate) fn of_shape(records: &[Record]) -> String {
             let mark = if record.shed_share > MUCH_SHED { "  !!" } else { "" };
             write!(
                 text,
-                "   {:.3} refusals per job, {:.3} % shed{mark}",
+                "   {:.3} refusals per job ({:.0} % by the CPU gate), {:.3} % shed{mark}",
                 record.refused_per_job,
+                record.refused_by_the_gate * 100.0,
                 record.shed_share * 100.0
             )
             .unwrap();
