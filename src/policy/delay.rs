@@ -72,6 +72,28 @@ enum Lane {
     Rfc8289(Rfc8289),
 }
 
+/// Jobs that a worker takes at one moment, under a law for which nothing counts but how long each of them
+/// has waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    /// What came before this moment has waited through a pause.
+    spared_before_ns: u64,
+    /// What came before this one is shed.
+    shed_before_ns: u64,
+    /// When the last of them came, which has waited least.
+    newest_ns: u64,
+}
+
+impl Batch {
+    /// One of them: whether it is shed.
+    #[must_use]
+    #[inline]
+    pub(crate) fn takes(&mut self, enqueued_ns: u64, may_be_shed: bool) -> bool {
+        self.newest_ns = self.newest_ns.max(enqueued_ns);
+        may_be_shed && (self.spared_before_ns..self.shed_before_ns).contains(&enqueued_ns)
+    }
+}
+
 /// Tells a clock that went on by itself from one that was looked at.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
@@ -93,6 +115,7 @@ impl Judge {
     }
 
     /// A job comes in.
+    #[inline]
     pub(crate) fn pushed(&mut self, now_ns: u64, measured: Measured) {
         if self.clock.was_paused(now_ns, measured.mean_service_ns) {
             self.forget();
@@ -106,13 +129,6 @@ impl Judge {
         if !self.law.is_hard() {
             self.pushed(now_ns, measured);
         }
-        self.takes_another(wait, now_ns, measured)
-    }
-
-    /// A worker takes one more at the same moment: whether it is shed.
-    #[must_use]
-    #[inline]
-    pub(crate) fn takes_another(&mut self, wait: Wait, now_ns: u64, measured: Measured) -> bool {
         let waited_ns = now_ns.saturating_sub(wait.enqueued_ns);
         if let Law::Cutoff { max_ns } = self.law {
             self.seen.note(waited_ns, now_ns);
@@ -138,6 +154,26 @@ impl Judge {
             _ => false,
         };
         too_long && wait.may_be_shed
+    }
+
+    /// The worker takes more at the same moment, right after one for which this was asked by
+    /// [`takes`](Self::takes). Only for a law that [is stateless](Law::is_stateless).
+    #[inline]
+    pub(crate) fn takes_more(&self, now_ns: u64, measured: Measured) -> Batch {
+        let (spared_before_ns, shed_before_ns) = match self.law {
+            Law::Graded { .. } => (self.clock.resumed_ns, now_ns.saturating_sub(measured.cut_ns)),
+            Law::Cutoff { max_ns } => (0, now_ns.saturating_sub(max_ns)),
+            Law::Off | Law::Interval { .. } | Law::Rfc8289 { .. } => (0, 0),
+        };
+        Batch { spared_before_ns, shed_before_ns, newest_ns: 0 }
+    }
+
+    /// That is all of them.
+    #[inline]
+    pub(crate) fn has_taken(&mut self, batch: Batch, now_ns: u64) {
+        if self.law != Law::Off && batch.newest_ns > batch.spared_before_ns {
+            self.seen.note(now_ns.saturating_sub(batch.newest_ns), now_ns);
+        }
     }
 
     /// Nothing is queued and no worker is busy: what came before says nothing of what comes.
@@ -202,9 +238,11 @@ impl Law {
 
 impl Watch {
     /// Looks at the clock; whether that is the first look after a pause.
+    #[inline]
     fn was_paused(&mut self, now_ns: u64, mean_service_ns: u64) -> bool {
-        let longest_ns = PAUSE_NS.max(mean_service_ns.saturating_mul(PAUSE_SERVICES));
-        let paused = now_ns.saturating_sub(self.looked_ns) > longest_ns;
+        let since_ns = now_ns.saturating_sub(self.looked_ns);
+        let paused =
+            since_ns > PAUSE_NS && since_ns > mean_service_ns.saturating_mul(PAUSE_SERVICES);
         if paused {
             self.resumed_ns = now_ns;
         }
@@ -248,6 +286,41 @@ mod tests {
     fn a_wait_beside_a_busy_worker_is_no_pause() {
         assert_eq!(shed_of_ten(Law::Graded { target_ns: 5 * MS }, 900), 10);
         assert_eq!(shed_of_ten(Law::Graded { target_ns: 5 * MS }, 39), 0);
+    }
+
+    /// Taken one by one or together, the same jobs are shed, and the same smallest wait is seen.
+    #[test]
+    fn a_batch_is_judged_like_its_jobs_one_by_one() {
+        let measured = Measured { mean_service_ns: MS, cut_ns: 40 * MS };
+        for law in [Law::Graded { target_ns: 5 * MS }, Law::Cutoff { max_ns: 30 * MS }, Law::Off] {
+            for now_ms in [0, 20, 30, 31, 40, 41, 60, 100, 1_030, 2_000] {
+                let mut one_by_one = Judge::new(law);
+                one_by_one.pushed(10 * MS, measured);
+                let mut together = one_by_one.clone();
+                let jobs = || (0..60).map(|ms| (ms * MS, ms % 7 != 0));
+                let now_ns = now_ms * MS;
+                // The first is asked for by itself, as by a worker.
+                let _ = one_by_one.takes(wait(60), now_ns, measured);
+                let _ = together.takes(wait(60), now_ns, measured);
+                let expected: Vec<_> = jobs()
+                    .map(|(enqueued_ns, may_be_shed)| {
+                        let wait = Wait { lane: 1, enqueued_ns, may_be_shed };
+                        one_by_one.takes(wait, now_ns, measured)
+                    })
+                    .collect();
+                let mut batch = together.takes_more(now_ns, measured);
+                let shed: Vec<_> =
+                    jobs().map(|(at_ns, may_be)| batch.takes(at_ns, may_be)).collect();
+                together.has_taken(batch, now_ns);
+                assert_eq!(shed, expected, "{law:?} at {now_ms} ms");
+                // The interval ends with the next job.
+                let later = Wait { may_be_shed: false, ..wait(now_ms) };
+                for judge in [&mut one_by_one, &mut together] {
+                    let _ = judge.takes(later, now_ns + DEFAULT_INTERVAL_NS + 1, measured);
+                }
+                assert_eq!(together.smallest_wait_ns(), one_by_one.smallest_wait_ns(), "{law:?}");
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 
-use super::ring::{Entry, Popped, Ring, ring_entries};
+use super::ring::{Popped, Ring, ring_entries};
 use crate::admission::partition;
 use crate::admission::pressure::Pressure;
 use crate::job::JobRef;
@@ -193,13 +193,13 @@ impl Lanes {
         let taken = self.pop(&mut rings, lane, now_ns, false)?;
         let mut stowed = 0;
         if lane == Priority::Normal.lane() && self.law.is_stateless() {
-            let measured = self.measured();
+            let mut batch = rings.judge.takes_more(now_ns, self.measured());
             while stowed + 1 < most {
-                let next = self.pop_common(&mut rings, lane, now_ns, measured);
-                let Some(job) = next else { break };
+                let Some(job) = rings.lanes[lane].pop_common(&mut batch) else { break };
                 stow(job);
                 stowed += 1;
             }
+            rings.judge.has_taken(batch, now_ns);
         }
         self.publish_removal(&rings, lane, 1 + stowed);
         Some(taken)
@@ -223,23 +223,6 @@ impl Lanes {
             rings.lanes[lane].note_served(now_ns);
         }
         Some(Taken { job, overdue })
-    }
-
-    /// Takes the oldest entry of a lane if it is a common job and is not to be shed.
-    #[inline]
-    fn pop_common(
-        &self,
-        rings: &mut Rings,
-        lane: usize,
-        now_ns: u64,
-        measured: Measured,
-    ) -> Option<JobRef> {
-        let Entry { enqueued_ns, is_exempt, .. } = *rings.lanes[lane].oldest_if_common()?;
-        let wait = Wait { lane, enqueued_ns, may_be_shed: !is_exempt };
-        if self.law != Law::Off && rings.judge.takes_another(wait, now_ns, measured) {
-            return None;
-        }
-        rings.lanes[lane].pop().map(|popped| popped.job)
     }
 
     /// Whether a job that was taken before is to be shed now.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::job::JobRef;
 use crate::policy::ageing::NEVER;
+use crate::policy::delay::Batch;
 use crate::sync::prefetch_to_write;
 
 /// Holes a ring may have beyond its live entries before it is squeezed.
@@ -87,13 +88,17 @@ impl Ring {
         }
     }
 
-    /// The oldest entry, if it is of a common job. Holes before it are closed.
+    /// Takes the oldest entry if it is of a common job that goes into the batch and is not shed.
     #[inline]
-    pub(super) fn oldest_if_common(&mut self) -> Option<&Entry> {
+    pub(super) fn pop_common(&mut self, batch: &mut Batch) -> Option<JobRef> {
         while self.entries.front()?.job.is_none() {
             self.entries.pop_front();
         }
-        self.entries.front().filter(|entry| entry.is_common)
+        let oldest = self.entries.front()?;
+        if !oldest.is_common || batch.takes(oldest.enqueued_ns, !oldest.is_exempt) {
+            return None;
+        }
+        self.pop().map(|popped| popped.job)
     }
 
     pub(super) fn oldest_ns(&self) -> Option<u64> {
