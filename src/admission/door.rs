@@ -159,7 +159,7 @@ impl<'a> Door<'a> {
     /// A pool with nothing in flight always admits, unless its owner wants it otherwise: somebody
     /// must run for the gate to learn that the CPU is free again.
     fn meets_gate(self, priority: Priority) -> bool {
-        (self.gate_always || self.ledger.word().in_flight() > 0)
+        (self.gate_always || self.ledger.is_in_use())
             && (!self.gate_on_backlog || self.pressure.is_backlogged(priority))
     }
 

@@ -174,6 +174,13 @@ impl Ledger {
         Word(self.word.load(Ordering::Acquire)).is_closed()
     }
 
+    /// Whether any slot is in flight. Notes are taken in only where they could be all that is.
+    #[inline]
+    pub(crate) fn is_in_use(&self) -> bool {
+        let at_most = self.in_flight_at_most();
+        at_most > self.notes.at_most() || at_most > 0 && self.word().in_flight() > 0
+    }
+
     /// How many slots are in flight at most: returns that are only noted count as in flight.
     #[inline]
     pub(crate) fn in_flight_at_most(&self) -> usize {

@@ -73,6 +73,11 @@ impl Notes {
         self.noted.is_empty()
     }
 
+    /// How many returns may be noted at a time.
+    pub(super) fn at_most(&self) -> usize {
+        self.noted.len() * AT_MOST as usize
+    }
+
     /// How returns are made now. Acquire pairs with the Release of the changes: who sees that returns are
     /// prompt also sees in the word what was noted before.
     #[inline]

@@ -34,7 +34,7 @@ impl Core {
     /// The chance that the CPU gate refuses a job of normal priority. Where nothing is in flight and
     /// a sample is due, the next to come takes it, and nothing is known before.
     fn cpu_refusal(&self, now_ns: u64) -> f64 {
-        let unknown = self.ledger.word().in_flight() == 0 && self.gauge.is_due(now_ns)
+        let unknown = !self.ledger.is_in_use() && self.gauge.is_due(now_ns)
             || self.pressure.are_refusals_stale(now_ns);
         if unknown { 0.0 } else { self.door().gate_chance(Priority::Normal) }
     }
