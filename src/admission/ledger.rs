@@ -206,7 +206,7 @@ impl Ledger {
     #[inline(always)]
     pub(crate) fn reserve(&self, claim: Claim, count: usize) -> Result<(), NoSlot> {
         if count == 0 {
-            return if self.word().is_closed() { Err(NoSlot::Closed) } else { Ok(()) };
+            return if self.is_closed() { Err(NoSlot::Closed) } else { Ok(()) };
         }
         if claim.holding.is_plain() {
             // One step for all, so that nobody sees a part of it.
@@ -260,7 +260,7 @@ impl Ledger {
             return Ok(());
         }
         match self.lack_beside(claim.holding, count) {
-            Some(_) if self.word().is_closed() => Err(NoSlot::Closed),
+            Some(_) if self.is_closed() => Err(NoSlot::Closed),
             Some(lack) => Err(lack),
             None => Ok(()),
         }
@@ -433,7 +433,7 @@ impl Ledger {
     /// Of all that stands in the way of so many, what is reported first: partition, bytes, the bound.
     #[inline]
     fn first_reason(&self, claim: Claim, count: u64, no_slot: NoSlot) -> NoSlot {
-        if self.word().is_closed() {
+        if self.is_closed() {
             NoSlot::Closed
         } else if claim.holding.is_plain() {
             no_slot
