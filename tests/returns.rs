@@ -10,7 +10,7 @@ use std::thread;
 use common::short::{SHORT, taught};
 use common::{Gate, assert_at_rest, elsewhere, eventually, hold, recv, rounds_in, watchdog};
 use weirpool::test::ManualClock;
-use weirpool::{Pool, Priority, Reason, Shutdown};
+use weirpool::{Partition, Pool, Priority, Reason, Shutdown};
 
 const SLOTS: usize = 64;
 
@@ -177,4 +177,20 @@ fn a_critical_job_displaces_nobody_while_slots_are_only_noted() {
         jobs.into_iter().for_each(|job| job.join().expect("nobody gave way"));
     }
     assert_at_rest(&pool);
+}
+
+/// A refusal that looks at nothing but the partition tells when to come back all the same.
+#[test]
+fn a_worker_that_sleeps_leaves_nothing_noted() {
+    let builder = Pool::builder().batch().workers(1).capacity(SLOTS);
+    let (pool, clock) = taught(builder.partition("one", Partition::new().max(1)));
+    let one = pool.job().partition(pool.partition("one").unwrap());
+    let _taken = one.try_reserve().unwrap();
+    for jobs in 1..SLOTS - 1 {
+        short_jobs(&pool, &clock, jobs);
+        // Of one slot in flight, and half as much again.
+        eventually("there is one permit in flight", || {
+            one.try_reserve().unwrap_err().retry_after().unwrap() < 2 * SHORT
+        });
+    }
 }

@@ -195,6 +195,15 @@ impl Ledger {
         noted > 0 && before.is_watched() && before.jobs() as u64 == noted
     }
 
+    /// A worker that is about to sleep takes in what it has noted: it may be long until anybody else does,
+    /// and [`in_flight_at_most`](Self::in_flight_at_most) is as much too high meanwhile.
+    pub(crate) fn take_in_before_sleep(&self, worker: usize) {
+        if !self.notes.are_never_made() && self.notes.has(worker) {
+            let last = self.take_in_notes_of(worker);
+            debug_assert!(!last, "whoever listens has taken them in");
+        }
+    }
+
     /// Takes in what all workers have noted, or waits for who is at it. Nobody listens for it, or all
     /// returns would be prompt.
     #[cold]

@@ -302,6 +302,7 @@ impl Worker {
         if spin_until(|| self.core.has_work()) {
             return true;
         }
+        self.core.ledger.take_in_before_sleep(self.index);
         if self.core.sleep.fall_asleep(self.index) {
             self.core.comes_to_rest();
         }
