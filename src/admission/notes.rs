@@ -249,3 +249,41 @@ impl Ledger {
         self.notes.turn_noting(&turning, || !self.guess().has_flags());
     }
 }
+
+#[cfg(all(test, unix, not(miri), not(loom)))]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use crate::pool::Pool;
+    use crate::test::ManualClock;
+
+    /// Whoever held the lock at the fork is not there to release it.
+    #[test]
+    fn a_body_that_returns_in_a_child_waits_for_no_lock() {
+        // By a clock that stands still jobs take no time, so their returns may be noted.
+        let builder = Pool::builder().batch().workers(1).capacity(64).clock(ManualClock::new());
+        let pool = builder.build().unwrap();
+        (0..2).for_each(|_| pool.try_submit(|| ()).unwrap().join().unwrap());
+        let ledger = &pool.core().ledger;
+        // So the next return is one that asks for the lock.
+        ledger.promptly(|| ());
+        let held = ledger.notes.lock();
+        let (tell, told) = channel();
+        let body = move || {
+            // SAFETY: the child returns from this body, which is all that it does.
+            match unsafe { libc::fork() } {
+                // SAFETY: the default action of the alarm ends the child, if it hangs.
+                0 => drop(unsafe { libc::alarm(60) }),
+                child => tell.send(child).unwrap(),
+            }
+        };
+        pool.try_spawn(body).unwrap();
+        let child = told.recv().unwrap();
+        let mut status = 0;
+        // SAFETY: `status` is a valid place, and the child is ours to wait for.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        drop(held);
+        assert!(libc::WIFEXITED(status), "the child hung");
+        pool.wait_idle();
+    }
+}

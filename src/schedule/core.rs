@@ -399,6 +399,11 @@ impl Core {
     fn give_back_slot(&self, ended: &Ended, counted: Counted<'_>) -> bool {
         let slot = Slot::of_ended_job(&self.ledger, ended.holding());
         let Some(worker) = counted.worker() else { return slot.give_back() };
+        // A body may have forked, and returned in the child: there, locks may be held for ever.
+        if self.is_forked() {
+            slot.keep_taken();
+            return false;
+        }
         slot.give_back_by(worker, handful::are_short(self.pressure.mean_service_ns()))
     }
 
