@@ -171,7 +171,8 @@ impl Ledger {
         let is_noting = self.notes.mode().is_noting();
         if is_noting && (may_note || self.notes.has(worker)) {
             // The word isn't looked at: its line stays where it is.
-            return !(self.notes.add(worker) && may_note) && self.take_in_notes_of(worker);
+            let stays = self.notes.add(worker) && may_note;
+            return !stays && self.take_in_notes_of(worker);
         }
         let before = self.return_parts(Holding::default(), Holder::Job);
         if !is_noting && may_note && self.is_worth_noting(before) {
@@ -191,7 +192,8 @@ impl Ledger {
         if before.has_waiters() {
             self.serve_waiters();
         }
-        // If another thread has taken all of it in, nobody listened yet.
+        // If another thread has taken all of it in, nobody listened by then: whoever comes to listen makes
+        // returns prompt first.
         noted > 0 && before.is_watched() && before.jobs() as u64 == noted
     }
 
@@ -239,7 +241,7 @@ impl Ledger {
     fn is_worth_noting(&self, before: Word) -> bool {
         !self.notes.are_never_made()
             && !before.has_flags()
-            && (before.in_flight() as u64 - 1) * 4 < self.capacity() as u64
+            && (before.in_flight() - 1) * 4 < self.ordinary_bound()
     }
 
     #[cold]

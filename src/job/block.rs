@@ -153,15 +153,21 @@ mod recycled {
             self.len += 1;
         }
 
+        /// Asks for the two lines of the block that is taken next, which another core wrote: whoever takes
+        /// it reads the link in it, and writes a header, which fills the first line, and a body behind that.
+        #[inline]
+        fn prefetch(&self) {
+            if !self.first.is_null() {
+                prefetch_to_write(self.first);
+                prefetch_to_write(self.first.wrapping_byte_add(LINE));
+            }
+        }
+
         fn pop(&mut self) -> Option<NonNull<u8>> {
             let link = NonNull::new(self.first)?;
             // SAFETY: what a chain points to is a free block with a link in it, see `push`.
             self.first = unsafe { link.as_ref().next };
             self.len -= 1;
-            // Another core wrote the block that is taken next. Whoever takes it reads the link in it, and
-            // writes a header, which fills its first line, and a body behind that.
-            prefetch_to_write(self.first);
-            prefetch_to_write(self.first.wrapping_byte_add(LINE));
             Some(link.cast())
         }
 
@@ -193,7 +199,9 @@ mod recycled {
                     self.loaded = DEPOT[self.class].take()?;
                 }
             }
-            self.loaded.pop()
+            let block = self.loaded.pop();
+            self.loaded.prefetch();
+            block
         }
 
         #[inline]

@@ -22,8 +22,8 @@ const SHORT_NS: u64 = 2_000;
 /// and only so many that they take no longer than this together.
 const ALL_NS: u64 = 4_000;
 
-/// Whether jobs of this mean service time, if it is known, are shorter than the journeys of cache lines that
-/// can be spared.
+/// Whether jobs of this mean service time, if it is known, are so short that moving a cache line between
+/// cores counts beside them.
 #[inline]
 pub(crate) fn are_short(mean_service_ns: u64) -> bool {
     (1..=SHORT_NS).contains(&mean_service_ns)

@@ -35,7 +35,8 @@ pub(crate) fn prefetch_to_write<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if !address.is_null() {
         // By its name, since the intrinsic becomes a prefetch for reading unless the compiler is told
-        // that the processor has this one. All of 64 bits have it or take it for a `nop`.
+        // that the processor has this one. Those of 64 bits have it or take it for a `nop`, but for the
+        // very first of 2004.
         //
         // SAFETY: a hint to the cache may name any address: it neither faults nor changes anything
         // that a program can see.
