@@ -10,9 +10,7 @@
 //!   run while the pool's threads wait for a core. Fewer workers would get less of it.
 //!
 //! More workers than cores wait for each other, which is neither; so waiting counts only as far as
-//! the pool got less than it could have used, and as they waited longer than for each other. The second
-//! is for pools that are busy for a part of the time only: what is free in the rest of it is not what
-//! they waited for.
+//! the pool got less than it could have used.
 
 use super::ema::Ema;
 
@@ -92,7 +90,7 @@ impl Sample {
     /// Tells the thieves apart.
     ///
     /// What the pool missed is what it could have used, less what it got, and at most as long as its
-    /// threads waited for a core that none of them had. The quota explains of that what it stopped; other threads of the
+    /// threads waited for a core. The quota explains of that what it stopped; other threads of the
     /// process, which compete for the same cores for certain, at most what they used of the rest;
     /// neighbours at most what they used of what is then left. What nobody used, nobody took.
     pub(crate) fn contention(&self) -> Contention {
@@ -123,22 +121,11 @@ impl Sample {
         let pool_ns = pool_ns as f64;
         let unused_ns = (could_ns - pool_ns).max(0.0);
         match self.run_delay_ns {
-            Some(waited_ns) => {
-                let for_others_ns = waited_ns as f64 - self.waited_for_each_other_ns(pool_ns);
-                unused_ns.min(for_others_ns.max(0.0) + stolen_ns)
-            }
+            Some(waited_ns) => unused_ns.min(waited_ns as f64 + stolen_ns),
             // Whether it wanted more isn't known: yes if it was busy most of the time.
             None if pool_ns >= could_ns / 2.0 => unused_ns,
             None => 0.0,
         }
-    }
-
-    /// How long workers waited because there are more of them than cores: while all cores are theirs,
-    /// those without one wait. Where only some had work it was less, and then others are blamed for
-    /// too little.
-    fn waited_for_each_other_ns(&self, pool_ns: f64) -> f64 {
-        let per_core = self.cores.and_then(positive).map_or(1.0, |cores| self.workers / cores);
-        (per_core - 1.0).max(0.0) * pool_ns
     }
 
     /// A thread whose CPU is stolen looks as if it ran, so this is no part of the run delay. Who of

@@ -45,44 +45,6 @@ fn own_saturation_is_no_contention() {
     check(idle, 0.0, 0.0, 0.0);
 }
 
-/// Four workers on two cores, of which others use a part when the pool has nothing to do.
-#[test]
-fn workers_that_wait_for_each_other_blame_nobody() {
-    let four_on_two = Sample { workers: 4.0, cores: Some(2.0), ..saturated() };
-    // Of each second they have the cores for themselves for 0.4, and two of them wait.
-    let in_bursts = Sample {
-        pool_cpu_ns: cores(0.8),
-        run_delay_ns: cores(0.8),
-        process_cpu_ns: cores(1.4),
-        host_busy_ns: cores(2.0),
-        ..four_on_two
-    };
-    check(in_bursts, 0.0, 0.0, 0.0);
-    // Another thread runs meanwhile, and has a fifth of the cores: they wait for that as well.
-    let with_another = Sample {
-        pool_cpu_ns: cores(0.64),
-        run_delay_ns: cores(0.96),
-        process_cpu_ns: cores(0.8),
-        host_busy_ns: cores(0.8),
-        ..four_on_two
-    };
-    check(with_another, 0.0, 0.08, 0.0);
-    // The same all the time, and with four others.
-    let all_the_time = Sample {
-        pool_cpu_ns: cores(1.6),
-        run_delay_ns: cores(2.4),
-        process_cpu_ns: cores(2.0),
-        host_busy_ns: cores(2.0),
-        ..four_on_two
-    };
-    check(all_the_time, 0.0, 0.2, 0.0);
-    let four_others = Sample { pool_cpu_ns: cores(1.0), run_delay_ns: cores(3.0), ..all_the_time };
-    check(four_others, 0.0, 0.5, 0.0);
-    check(Sample { process_cpu_ns: cores(1.0), ..four_others }, 0.0, 0.0, 0.5);
-    // As many workers as cores never wait for each other.
-    check(Sample { workers: 2.0, ..with_another }, 0.0, 0.08, 0.0);
-}
-
 #[test]
 fn a_quota_that_stops_the_pool_is_told_from_those_who_used_it_up() {
     // Half a core of others in a quota of four cores, on a large host.
