@@ -18,6 +18,9 @@ use crate::sync::stat::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed}
 
 /// The plan of the door is renewed this often, if jobs end.
 const PLAN_EVERY_NS: u64 = 10_000_000;
+/// So far before the last plan a clock was set back. A worker may come with an older time than another, if it
+/// has lost its core between the clock and the lock.
+const SET_BACK_NS: u64 = 1_000_000_000;
 
 /// What counts as a backlog for the CPU gate where no queue delay is set.
 const DEFAULT_TARGET_NS: u64 = 5_000_000;
@@ -118,9 +121,9 @@ impl Control {
             }
         }
         self.pressure.set_mean_service_ns(state.service.mean_ns().unwrap_or(0).max(1));
-        // Both ways: a clock may be set back. Not at once, since a worker may come a little late with a
-        // time from before the last plan.
-        if now_ns.abs_diff(state.planned_ns) >= PLAN_EVERY_NS {
+        let is_due = now_ns.saturating_sub(state.planned_ns) >= PLAN_EVERY_NS;
+        let is_set_back = state.planned_ns.saturating_sub(now_ns) >= SET_BACK_NS;
+        if is_due || is_set_back {
             state.planned_ns = now_ns;
             self.plan(&mut state, now_ns, surroundings.arrivals);
         }
@@ -251,13 +254,15 @@ mod tests {
 
     #[test]
     fn a_plan_is_made_each_ten_milliseconds_and_when_the_clock_is_set_back() {
-        let at_us = [100_000, 109_999, 110_000, 119_999, 120_000, 50_000, 59_999, 60_000];
-        assert_eq!(plans(&at_us), [true, false, true, false, true, true, false, true]);
+        let set_back = [1_120_000, 1_129_999, 1_130_000, 130_000, 139_999, 140_000];
+        assert_eq!(plans(&set_back), [true, false, true, true, false, true]);
+        assert_eq!(plans(&[100_000, 109_999, 110_000]), [true, false, true]);
     }
 
     /// It would be made of hardly any arrivals, and would forget those that belong to the next.
     #[test]
     fn a_worker_that_comes_late_with_its_time_makes_none() {
-        assert_eq!(plans(&[100_000, 99_900, 91_000, 110_000]), [true, false, false, true]);
+        let late = [1_100_000, 1_099_900, 1_080_000, 110_001, 1_110_000];
+        assert_eq!(plans(&late), [true, false, false, false, true]);
     }
 }
