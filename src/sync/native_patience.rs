@@ -6,7 +6,7 @@
 //! blocking for ever. To look instead costs CPU time, and is for nothing if the wait is long. What
 //! the next wait will be nobody knows; the last few are a good guess.
 
-use super::stat::{AtomicUsize, Relaxed};
+use super::stat::{AtomicU64, AtomicUsize, Relaxed};
 use super::{system_ns, thread};
 
 /// One looks for no longer than this, about what it costs both sides to block and to wake.
@@ -14,6 +14,9 @@ use super::{system_ns, thread};
 const LOOK_NS: u64 = 10_000;
 /// One who would miss what comes, since nobody can wake him for it, looks longer.
 const LONG_LOOK_NS: u64 = 5 * LOOK_NS;
+/// After so much of it one blocks once: whoever always finds what he looks for never sleeps, so that the
+/// system never comes to think of giving him, or the thread that he shares his core with, another one.
+const LOOKS_NS: u64 = 10 * LOOK_NS;
 /// For as many rounds at most, should the clock stand still.
 const ROUNDS: u32 = 1_000;
 
@@ -39,6 +42,8 @@ static LOOKING: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct Patience {
     /// From zero, where nothing but long waits is to be expected.
     outlook: AtomicUsize,
+    /// For how long it has looked since it last blocked.
+    looked_ns: AtomicU64,
 }
 
 impl Patience {
@@ -62,8 +67,13 @@ impl Patience {
         let began_ns = now_ns();
         let waited_ns = || now_ns().saturating_sub(began_ns);
         let outlook = self.outlook.load(Relaxed);
-        let looked = outlook > 0 && look(most_at_once, &has_come, || waited_ns() < LOOK_NS);
+        let before_ns = self.looked_ns.load(Relaxed);
+        let may_look = outlook > 0 && before_ns < LOOKS_NS;
+        let looked = may_look && look(most_at_once, &has_come, || waited_ns() < LOOK_NS);
         let in_vain = looked && !has_come();
+        let blocks = !looked || in_vain;
+        let looked_ns = if blocks { 0 } else { before_ns.saturating_add(waited_ns()) };
+        self.looked_ns.store(looked_ns, Relaxed);
         let result = block();
         // One that came in time, but while another thread kept the core, wasn't short.
         let outlook = if !in_vain && waited_ns() < SHORT_NS {
@@ -166,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn blocks_now_and_then_although_looking_always_helps() {
+        let patience = Patience::default();
+        wait(&patience, 5_000, usize::MAX);
+        for round in 0..10 {
+            let looks = |_: &u64| wait(&patience, 5_000, usize::MAX) > BLOCKS;
+            // Five to eight microseconds each.
+            let until_it_blocks = (0..u64::MAX).take_while(looks).count();
+            assert!((12..=20).contains(&until_it_blocks), "{until_it_blocks} in round {round}");
+        }
+    }
+
+    #[test]
     fn what_has_come_already_teaches_nothing() {
         let patience = Patience::default();
         assert_eq!(wait(&patience, 0, usize::MAX), BLOCKS);
@@ -183,7 +205,8 @@ mod tests {
     #[test]
     fn a_clock_that_stands_still_or_goes_backwards_ends_the_look() {
         for step in [0, 1_000] {
-            let patience = Patience { outlook: AtomicUsize::new(BEST_OUTLOOK) };
+            let patience =
+                Patience { outlook: AtomicUsize::new(BEST_OUTLOOK), ..Patience::default() };
             let (now_ns, looks) = (Cell::new(u64::MAX), Cell::new(0));
             let tick = || now_ns.replace(now_ns.get() - step);
             let has_come = || {
