@@ -40,8 +40,8 @@ impl Refusing {
     /// With about so many jobs in the queue, behind a worker that is held in a body. Where a reason
     /// needs more slots than that, permits take them; only the queue delay needs a queue.
     pub(crate) fn new(reason: Reason, queued: usize) -> Self {
-        let past = Instant::now();
         let pool = builder(reason).build().expect("the settings make sense");
+        let past = Instant::now();
         let hold = hold(&pool, reason);
         let critical = pool.job().priority(Priority::Critical);
         for _ in 0..queued.clamp(least(&pool, reason), room(reason)) {

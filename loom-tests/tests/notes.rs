@@ -196,7 +196,7 @@ fn noting_begins_beside_a_refusal() {
 /// A worker takes its own notes in while another thread submits.
 #[test]
 fn a_worker_takes_in_its_own() {
-    explore("notes: own", None, AtLeast(1_000), &["taken", "refused"], |seen| {
+    explore("notes: own", Some(3), AtLeast(1_000), &["taken", "refused"], |seen| {
         let (ledger, resolved) = (noting(2, 1), Resolved::default());
         let payload = Arc::new(Payload::default());
         let (first, second) = (take(&ledger), take(&ledger));
@@ -217,7 +217,7 @@ fn a_worker_takes_in_its_own() {
 /// Somebody listens for the last job's end, which is noted at the same time.
 #[test]
 fn the_last_noted_end_wakes_who_waits_for_it() {
-    explore("notes: settled", Some(3), AtLeast(100), &[], |_| {
+    explore("notes: settled", Some(2), AtLeast(100), &[], |_| {
         let ledger = noting(2, 2);
         let (one, other) = (take(&ledger), take(&ledger));
         let worker = thread::spawn(move || one.end_by(0));
@@ -233,7 +233,7 @@ fn the_last_noted_end_wakes_who_waits_for_it() {
 /// Returns begin to be noted while somebody comes to listen for the last job's end.
 #[test]
 fn noting_does_not_begin_once_somebody_listens() {
-    explore("notes: begin, settled", None, AtLeast(100), &[], |_| {
+    explore("notes: begin, settled", Some(3), AtLeast(100), &[], |_| {
         let ledger = Ledger::noting(8, 1);
         let (first, last) = (take(&ledger), take(&ledger));
         against(
@@ -250,7 +250,7 @@ fn noting_does_not_begin_once_somebody_listens() {
 /// Somebody waits for the slot whose return is noted at the same time.
 #[test]
 fn a_waiter_gets_a_noted_slot() {
-    explore("notes: wait", None, AtLeast(100), &[], |_| {
+    explore("notes: wait", Some(3), AtLeast(100), &[], |_| {
         let ledger = noting(1, 1);
         let slot = take(&ledger);
         let waiter = || {
