@@ -7,6 +7,7 @@ mod notes;
 pub(crate) mod partition;
 pub(crate) mod pressure;
 mod slot;
+mod taking;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod waiters;
