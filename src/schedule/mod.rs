@@ -2,6 +2,7 @@
 //!
 //! See the README of this folder for the sleep protocol and why no wake-up is lost.
 
+mod admitting;
 mod complaints;
 mod control;
 pub(crate) mod core;
