@@ -68,12 +68,9 @@ fn a_resolved_jobs_slot_is_free() {
             })
         };
         let observer = {
-            let (ledger, resolved) = (ledger.clone(), resolved.clone());
+            let ledger = ledger.clone();
             thread::spawn(move || {
-                let none_left = resolved.count() == 1;
-                let in_flight = ledger.in_flight();
-                assert!(in_flight <= 1, "more in flight than there are slots");
-                none_left
+                assert!(ledger.in_flight() <= 1, "more in flight than there are slots");
             })
         };
         take_after(&ledger, &resolved, 1, &payload, seen);
@@ -86,17 +83,50 @@ fn a_resolved_jobs_slot_is_free() {
 /// Another thread takes in what is noted meanwhile, since it asks how many are in flight.
 #[test]
 fn a_resolved_jobs_slot_is_free_while_another_looks() {
-    beside_another("notes: look", |ledger| assert!(ledger.in_flight() <= 2));
+    let looks = |ledger: Ledger| assert!(ledger.in_flight() <= 2);
+    beside_another("notes: look", 2, &["taken", "refused"], looks, take_after_one);
 }
 
 /// Another thread takes it in for good, since it is about to be refused itself.
 #[test]
 fn a_resolved_jobs_slot_is_free_while_another_is_refused() {
-    beside_another("notes: refusal", |ledger| assert!(!ledger.reserve_many(3)));
+    beside_another("notes: refusal", 2, &["taken", "refused"], is_refused, take_after_one);
 }
 
-fn beside_another(name: &str, other: fn(Ledger)) {
-    explore(name, Some(2), AtLeast(1_000), &["taken", "refused"], move |seen| {
+/// Whoever knows that a job has resolved doesn't find it in flight.
+#[test]
+fn a_resolved_job_is_not_in_flight_while_another_is_refused() {
+    beside_another(
+        "notes: in flight",
+        3,
+        &["gone", "not yet"],
+        is_refused,
+        |ledger, resolved, seen| {
+            let must_be_gone = resolved.count() == 1;
+            let in_flight = ledger.in_flight();
+            assert!(in_flight == 1 || in_flight == 2 && !must_be_gone, "{in_flight} in flight");
+            seen.note(if must_be_gone { "gone" } else { "not yet" });
+        },
+    );
+}
+
+fn is_refused(ledger: Ledger) {
+    assert!(!ledger.reserve_many(3));
+}
+
+fn take_after_one(ledger: &Ledger, resolved: &Resolved, seen: &Seen) {
+    take_after(ledger, resolved, 1, &Payload::default(), seen);
+}
+
+/// Two slots are taken; the job of one ends and resolves, `other` does something, and so does `mine`.
+fn beside_another(
+    name: &str,
+    preemptions: usize,
+    must_see: &[&'static str],
+    other: fn(Ledger),
+    mine: fn(&Ledger, &Resolved, &Seen),
+) {
+    explore(name, Some(preemptions), AtLeast(1_000), must_see, move |seen| {
         let (ledger, resolved) = (noting(2, 1), Resolved::default());
         let (slot, held) = (take(&ledger), take(&ledger));
         let worker = {
@@ -110,39 +140,11 @@ fn beside_another(name: &str, other: fn(Ledger)) {
             let ledger = ledger.clone();
             thread::spawn(move || other(ledger))
         };
-        take_after(&ledger, &resolved, 1, &Payload::default(), seen);
-        other.join().unwrap();
+        mine(&ledger, &resolved, seen);
         worker.join().unwrap();
+        other.join().unwrap();
         drop(held);
         assert_eq!(ledger.in_flight(), 0);
-    });
-}
-
-/// Whoever knows that a job has resolved doesn't find it in flight.
-#[test]
-fn a_resolved_job_is_not_in_flight_while_another_is_refused() {
-    let must_see = ["resolved", "not yet"];
-    explore("notes: in flight", Some(3), AtLeast(1_000), &must_see, |seen| {
-        let (ledger, resolved) = (noting(2, 1), Resolved::default());
-        let (slot, held) = (take(&ledger), take(&ledger));
-        let worker = {
-            let resolved = resolved.clone();
-            thread::spawn(move || {
-                slot.end_by(0);
-                resolved.resolve();
-            })
-        };
-        let refused = {
-            let ledger = ledger.clone();
-            thread::spawn(move || assert!(!ledger.reserve_many(3)))
-        };
-        let must_be_gone = resolved.count() == 1;
-        let in_flight = ledger.in_flight();
-        assert!(in_flight == 1 || in_flight == 2 && !must_be_gone, "{in_flight} in flight");
-        seen.note(if must_be_gone { "resolved" } else { "not yet" });
-        worker.join().unwrap();
-        refused.join().unwrap();
-        drop(held);
     });
 }
 

@@ -254,9 +254,9 @@ impl Ledger {
 
 #[cfg(all(test, unix, not(miri), not(loom)))]
 mod tests {
-    use std::sync::mpsc::channel;
-
     use crate::pool::Pool;
+    use crate::sync::stat::{Arc, AtomicUsize, Relaxed};
+    use crate::sync::thread;
     use crate::test::ManualClock;
 
     /// Whoever held the lock at the fork is not there to release it.
@@ -270,18 +270,22 @@ mod tests {
         // So the next return is one that asks for the lock.
         ledger.promptly(|| ());
         let held = ledger.notes.lock();
-        let (tell, told) = channel();
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = Arc::clone(&told);
         let body = move || {
             // SAFETY: the child returns from this body, which is all that it does.
             match unsafe { libc::fork() } {
                 // SAFETY: the default action of the alarm ends the child, if it hangs.
                 0 => drop(unsafe { libc::alarm(60) }),
-                child => tell.send(child).unwrap(),
+                child => tell.store(child as usize, Relaxed),
             }
         };
         pool.try_spawn(body).unwrap();
-        let child = told.recv().unwrap();
-        let mut status = 0;
+        // Its own end waits for the lock, too.
+        while told.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        let (child, mut status) = (told.load(Relaxed) as libc::pid_t, 0);
         // SAFETY: `status` is a valid place, and the child is ours to wait for.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         drop(held);
