@@ -211,6 +211,8 @@ impl Builder {
     }
 
     /// Seeds the pool's random choices. Default: random.
+    ///
+    /// With one submitting thread, the same all the time, they are the same for the same seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
