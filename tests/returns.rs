@@ -159,22 +159,37 @@ fn a_shutdown_counts_only_what_was_left() {
 #[test]
 fn a_critical_job_displaces_nobody_while_slots_are_only_noted() {
     let (pool, clock) = pool(1);
-    for _ in 0..100 {
+    for short in 1..20 {
+        // Of all slots only those of the short jobs come back before the critical job.
+        let permits = pool.try_reserve_many(SLOTS - short - 3).unwrap();
         let held = hold(&pool, 1);
-        let mut jobs: Vec<_> = (1..SLOTS)
-            .map(|_| {
-                let clock = clock.clone();
-                pool.try_submit(move || clock.advance(SHORT)).unwrap()
-            })
-            .collect();
-        held.free();
-        let last = jobs.pop().unwrap();
-        last.join().unwrap();
-        let critical = pool.job().priority(Priority::Critical);
-        for _ in 0..SLOTS {
-            critical.try_submit(|| ()).unwrap().join().unwrap();
+        for _ in 0..short {
+            let clock = clock.clone();
+            pool.try_spawn(move || clock.advance(SHORT)).unwrap();
         }
-        jobs.into_iter().for_each(|job| job.join().expect("nobody gave way"));
+        let (gate, (started, starts)) = (Gate::new(), mpsc::channel());
+        let long = {
+            let gate = gate.clone();
+            let job = move || {
+                started.send(()).unwrap();
+                gate.wait();
+            };
+            pool.try_submit(job).unwrap()
+        };
+        let victim = pool.try_submit(|| ()).unwrap();
+        held.free();
+        recv(&starts);
+        let critical = pool.job().priority(Priority::Critical);
+        let urgent: Vec<_> = (0..=short).map(|_| critical.try_submit(|| ()).unwrap()).collect();
+        assert_eq!(pool.in_flight(), SLOTS);
+        assert!(!victim.is_finished(), "it gave way to a job that had room");
+        gate.open();
+        long.join().unwrap();
+        urgent.into_iter().for_each(|job| job.join().unwrap());
+        victim.join().unwrap();
+        drop(permits);
+        // With the pool empty, returns are noted again.
+        short_jobs(&pool, &clock, 2);
     }
     assert_at_rest(&pool);
 }
