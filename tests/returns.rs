@@ -10,7 +10,7 @@ use std::thread;
 use common::short::{SHORT, taught};
 use common::{Gate, assert_at_rest, elsewhere, eventually, hold, recv, rounds_in, watchdog};
 use weirpool::test::ManualClock;
-use weirpool::{Partition, Pool, Priority, Reason, Shutdown};
+use weirpool::{JobHandle, Partition, Pool, Priority, Reason, Shutdown};
 
 const SLOTS: usize = 64;
 
@@ -26,6 +26,17 @@ fn short_jobs(pool: &Pool, clock: &ManualClock, jobs: usize) {
     }
 }
 
+/// One that lasts until its gate is opened, and tells when it starts.
+fn long_job(pool: &Pool) -> (Gate, mpsc::Receiver<()>, JobHandle<()>) {
+    let (gate, (started, starts)) = (Gate::new(), mpsc::channel());
+    let opened = gate.clone();
+    let job = move || {
+        started.send(()).unwrap();
+        opened.wait();
+    };
+    (gate, starts, pool.try_submit(job).unwrap())
+}
+
 #[test]
 fn a_long_job_keeps_no_slots_but_its_own() {
     let (pool, clock) = pool(1);
@@ -37,15 +48,7 @@ fn a_long_job_keeps_no_slots_but_its_own() {
                 pool.try_submit(move || clock.advance(SHORT)).unwrap()
             })
             .collect();
-        let (gate, (started, starts)) = (Gate::new(), mpsc::channel());
-        let long = {
-            let gate = gate.clone();
-            let job = move || {
-                started.send(()).unwrap();
-                gate.wait();
-            };
-            pool.try_submit(job).unwrap()
-        };
+        let (gate, starts, long) = long_job(&pool);
         held.free();
         recv(&starts);
         assert!(jobs.iter().all(|job| job.is_finished()));
@@ -167,15 +170,7 @@ fn a_critical_job_displaces_nobody_while_slots_are_only_noted() {
             let clock = clock.clone();
             pool.try_spawn(move || clock.advance(SHORT)).unwrap();
         }
-        let (gate, (started, starts)) = (Gate::new(), mpsc::channel());
-        let long = {
-            let gate = gate.clone();
-            let job = move || {
-                started.send(()).unwrap();
-                gate.wait();
-            };
-            pool.try_submit(job).unwrap()
-        };
+        let (gate, starts, long) = long_job(&pool);
         let victim = pool.try_submit(|| ()).unwrap();
         held.free();
         recv(&starts);
